@@ -15,9 +15,17 @@ std::optional<TokenId> ReasoningBudget::forced() const {
 
 std::int64_t ReasoningBudget::left() const {
   const std::int64_t rest = std::max<std::int64_t>(limit_.tokens - used_, 0);
-  // A further piece of reasoning that begins after the budget is used may be some drafts long.
+  if (may_open_in_vain()) return 1;
+  // If drafts bring a whole opening mark after the budget is used, the reasoning behind it may be some drafts long.
   const bool is_free = state_ == State::kOver || (state_ == State::kBefore && rest == 0);
   return is_free ? std::numeric_limits<std::int64_t>::max() : rest;
+}
+
+bool ReasoningBudget::may_open_in_vain() const {
+  if (state_ != State::kBefore || !limit_.repeats || used_ < limit_.tokens) return false;
+  for (std::size_t size = std::min(tail_.size(), limit_.opening.size()); size > 0; --size)
+    if (tail_.ends_with(std::string_view(limit_.opening).substr(0, size))) return true;
+  return false;
 }
 
 void ReasoningBudget::follow(TokenId token, std::string_view text) {

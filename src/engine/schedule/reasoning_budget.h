@@ -24,7 +24,8 @@ class ReasoningBudget {
   std::optional<TokenId> forced() const;
   // Returns whether the token after `pending` pending ones may have to be forced.
   bool waits(std::int64_t pending) const {
-    return state_ == State::kInside && pending > 0 && used_ + pending >= limit_.tokens;
+    if (pending == 0) return false;
+    return state_ == State::kInside ? used_ + pending >= limit_.tokens : may_open_in_vain();
   }
   // Returns how many tokens may come before one may have to be forced.
   std::int64_t left() const;
@@ -34,6 +35,9 @@ class ReasoningBudget {
  private:
   enum class State : std::uint8_t { kBefore, kInside, kOver };
   void look_for_opening();
+  // Returns whether the budget is used and the text ends with the beginning of an opening mark. A further piece of
+  // reasoning may then begin, which must end with its first token.
+  bool may_open_in_vain() const;
 
   ReasoningLimit limit_;
   State state_;

@@ -97,7 +97,10 @@ TEST(ReasoningBudget, PiecesShareTheBudgetIfTheyRepeat) {
   budget.follow(kWord, "<|start|>assistant<|channel|>final<|message|>");
   EXPECT_FALSE(budget.forced());
   EXPECT_FALSE(budget.waits(1));
-  budget.follow(kWord, "<|start|>assistant<|channel|>analysis<|message|>");
+  budget.follow(kWord, "<|start|>assistant<|channel|>");
+  EXPECT_TRUE(budget.waits(1)) << "the pending token may complete the opening mark";
+  EXPECT_EQ(budget.left(), 1);
+  budget.follow(kWord, "analysis<|message|>");
   EXPECT_EQ(budget.forced(), TokenId(9)) << "the budget is used";
 }
 
