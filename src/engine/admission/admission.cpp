@@ -165,8 +165,10 @@ std::unique_ptr<Sequence> Admission::sequence_of(Request request) {
   // If a next-token layer or a draft model makes the drafts, and trials have shown that such drafts do not pay, only
   // few requests get drafts (draft_trials.h). Drafts from the text need no trials, because other requests do not show
   // whether this request's text repeats itself.
-  if (drafts.any() && may_draft(*sequence) &&
-      (!is_tried || trials_->begin(sequence->arrived, {scheduler_.num_running(), scheduler_.num_waiting()}))) {
+  const bool drafting = drafts.any() && may_draft(*sequence);
+  sequence->awaits_trials =
+      drafting && is_tried && !trials_->begin(sequence->arrived, {scheduler_.num_running(), scheduler_.num_waiting()});
+  if (drafting && !sequence->awaits_trials) {
     // If drafts are accepted at random (forced_tokens, for measurements), all drafts come from the layer or draft
     // model. The resulting texts repeat themselves, so the drafter would otherwise take drafts from the text.
     const bool by_layer_alone = by_layer && drafts.forced_tokens > 0;

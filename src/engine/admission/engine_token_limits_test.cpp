@@ -157,9 +157,13 @@ TEST_P(EngineTokenLimits, TheLimitEndsTheReasoningAndNothingElse) {
   for (const std::size_t i : {0, 2, 4}) {
     const std::ptrdiff_t limit = i == 0 ? 1 : i == 2 ? 7 : 19;
     ASSERT_EQ(outputs[i].size(), 20u);
-    if (i < 4) EXPECT_TRUE(std::equal(plain.begin(), plain.begin() + limit, outputs[i].begin()));
+    if (i < 4) {
+      EXPECT_TRUE(std::equal(plain.begin(), plain.begin() + limit, outputs[i].begin()));
+    }
     EXPECT_EQ(outputs[i][static_cast<std::size_t>(limit)], TokenId(3));
-    if (limit + 1 < 20) EXPECT_EQ(outputs[i][static_cast<std::size_t>(limit) + 1], TokenId(4));
+    if (limit + 1 < 20) {
+      EXPECT_EQ(outputs[i][static_cast<std::size_t>(limit) + 1], TokenId(4));
+    }
   }
   ASSERT_FALSE(has_sequence(plain, {TokenId(3), TokenId(4)}));
 }

@@ -91,14 +91,31 @@ TEST_F(StoppedDrafts, WaitsAreBlamedIfNearlyAllDraft) {
   EXPECT_FALSE(scheduler_.waits_for_drafts_alone()) << "two of five do not draft";
 }
 
-TEST_F(StoppedDrafts, WaitsAreBlamedIfAnEighthDrafts) {
-  for (std::int64_t id = 1; id <= 8; ++id) add(id, /*tried=*/true);
-  for (std::int64_t id = 9; id <= 16; ++id) add(id, /*tried=*/false, /*waits=*/false);
-  EXPECT_TRUE(scheduler_.waits_for_drafts_alone());
+// Returns whether waits are blamed on drafts if `tried` of `all` running sequences draft.
+bool are_blamed(std::int64_t tried, std::int64_t all) {
+  const auto trials = std::make_shared<DraftTrials>();
+  Scheduler scheduler({.limits = {.max_tokens = 512, .max_requests = 128}}, paged_cache(200, kPageSize));
+  for (std::int64_t id = 1; id <= all; ++id) {
+    std::unique_ptr<Sequence> added = sequence(id, 4, 9);
+    if (id <= tried) {
+      EXPECT_TRUE(trials->begin(DraftTrials::Clock::now(), {}));
+      added->drafter.emplace(/*most_of_text=*/0, /*most_of_layer=*/3, trials);
+    }
+    scheduler.add(std::move(added));
+  }
+  next_step(scheduler);
+  return scheduler.waits_for_drafts_alone();
 }
 
-// Returns what the drafts of a step are said to save in which the first `tried` of 16 sequences make drafts.
-DraftSaving saving_of(std::int64_t tried) {
+TEST(DraftRows, WaitsAreBlamedIfEightAndAnEighthDraft) {
+  EXPECT_TRUE(are_blamed(8, 64));
+  EXPECT_FALSE(are_blamed(8, 65)) << "less than an eighth";
+  EXPECT_FALSE(are_blamed(7, 16)) << "too few to show what others would keep";
+}
+
+// Returns what the drafts of a step are said to save in which the first `tried` of 16 sequences make drafts. The others
+// await trials, or will never draft.
+DraftSaving saving_of(std::int64_t tried, bool awaits = true) {
   const auto trials = std::make_shared<DraftTrials>();
   const DraftCosts costs{.forward_ms = [](std::int64_t rows, std::int64_t) {
     return std::optional(10 + 0.01 * static_cast<double>(rows));
@@ -110,6 +127,8 @@ DraftSaving saving_of(std::int64_t tried) {
       EXPECT_TRUE(trials->begin(DraftTrials::Clock::now(), {}));
       added->drafter.emplace(/*most_of_text=*/0, /*most_of_layer=*/3, trials);
       added->drafter->set_layer_row(0);
+    } else {
+      added->awaits_trials = awaits;
     }
     scheduler.add(std::move(added));
   }
@@ -126,6 +145,10 @@ TEST(ImaginedDrafts, HalfOfTheRequestsShowTheSavingOfAll) {
   EXPECT_DOUBLE_EQ(of_half.gained_ms, of_all.gained_ms);
   EXPECT_DOUBLE_EQ(of_half.taken_ms, of_all.taken_ms);
   EXPECT_LT(of_half.predicted_ms, of_all.predicted_ms) << "the predicted time is that of the step itself";
+}
+
+TEST(ImaginedDrafts, RequestsThatGaveUpDraftingSaveNothing) {
+  EXPECT_LT(saving_of(8, /*awaits=*/false).gained_ms, saving_of(16).gained_ms);
 }
 
 TEST_F(StoppedDrafts, AWaitingRequestThatNeedsResultsIsToBlame) {

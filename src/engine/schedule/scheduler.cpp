@@ -71,7 +71,8 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
     const StepDrafts::Drafted drafts = drafts_.choose({.running = running_,
                                                        .most_rows = options_.limits.max_requests,
                                                        .budget = budget,
-                                                       .prompt_rows = rows_of_step(share).prompts},
+                                                       .prompt_rows = rows_of_step(share).prompts,
+                                                       .is_judged = waits_for_drafts_alone()},
                                                       chosen_, cache_);
     scheduled.saving = drafts.saving;
     budget -= drafts.count;
@@ -84,8 +85,9 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
 }
 
 bool Scheduler::awaits_tokens() const {
-  return options_.turns > 1 &&
-         std::any_of(running_.begin(), running_.end(), [](const auto& sequence) { return sequence->pending > 0; });
+  return std::ranges::any_of(running_, [&](const auto& sequence) {
+    return sequence->pending > 0 && (options_.turns > 1 || waits_for_token(*sequence));
+  });
 }
 
 // Returns how many sequences decode in one turn (SchedulerOptions::turns). Each turn gets an equal part of all decoding
@@ -298,6 +300,7 @@ bool Scheduler::stop_drafting() {
       if (!sequence->drafter || !sequence->drafter->is_tried()) continue;
       sequence->drafter->dismiss();
       stop_drafting(*sequence);
+      sequence->awaits_trials = true;
       any = true;
     }
   return any;

@@ -61,6 +61,9 @@ struct Sequence {
   // One bit for each token, as in GrammarMatcher's masks. A set bit allows the token. If the vector is empty, all
   // tokens are allowed.
   std::vector<std::uint32_t> allowed;
+  // Whether the sequence makes no drafts only because of trials of other requests (DraftTrials): it was refused drafts,
+  // or all requests stopped drafting.
+  bool awaits_trials = false;
   std::optional<ReasoningBudget> reasoning;  // none: the reasoning is not limited
   std::optional<OutputText> text;            // none: the text is not wanted
   std::optional<Drafter> drafter;            // none: the sequence makes no drafts

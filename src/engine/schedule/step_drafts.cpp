@@ -25,17 +25,18 @@ std::int64_t promised_pages(const Sequences& running, const CacheManager& cache,
   return pages;
 }
 
-// Replaces the saving of this step's drafts by what they would save if all requests drafted. A request that does not
-// try drafts is imagined to offer what one of those that do offers. Without this, a trial of a few requests among many
-// could not show that drafting costs more time than it saves, because the wait of a step does not depend on their
-// number.
+// Replaces the saving of this step's drafts by what they would save if all requests that await trials drafted. Each of
+// them is imagined to offer what one of the requests that try drafts offers. Without this, a trial of a few requests
+// among many could not show that drafting costs more time than it saves, because the wait of a step does not depend on
+// their number.
 void StepDrafts::imagine_all(std::span<const ChosenTokens> decoding, const DraftCounts::Step& step,
                              DraftSaving& saving) {
   const auto tries = [](const ChosenTokens& each) { return each.sequence->tries_drafts(); };
-  if (std::ranges::all_of(decoding, tries) || std::ranges::none_of(decoding, tries)) return;
+  const auto awaits = [](const ChosenTokens& each) { return each.sequence->awaits_trials; };
+  if (std::ranges::none_of(decoding, awaits) || std::ranges::none_of(decoding, tries)) return;
   std::size_t from = 0;
   for (std::size_t i = 0; i < decoding.size(); ++i) {
-    if (tries(decoding[i])) continue;
+    if (!awaits(decoding[i])) continue;
     while (!tries(decoding[from])) from = (from + 1) % decoding.size();
     offers_[i] = offers_[from];
     from = (from + 1) % decoding.size();
@@ -91,7 +92,7 @@ StepDrafts::Drafted StepDrafts::choose(const Step& step, std::span<const ChosenT
     spare -= pages;
     drafted.count += counts[i];
   }
-  if (drafted.saving) imagine_all(decoding, without_drafts, *drafted.saving);
+  if (drafted.saving && step.is_judged) imagine_all(decoding, without_drafts, *drafted.saving);
   return drafted;
 }
 

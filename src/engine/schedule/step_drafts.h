@@ -38,14 +38,15 @@ class StepDrafts {
     std::int64_t most_rows;    // maximum number of sampled rows; every running sequence has one of them reserved
     std::int64_t budget;       // tokens that may be computed in addition to the decodes
     std::int64_t prompt_rows;  // tokens of prompts that the step would compute without drafts
+    bool is_judged = false;    // whether the drafts' saving is compared with the step's wait (DraftProfit)
   };
 
   explicit StepDrafts(DraftCosts costs) : costs_(std::move(costs)) {}
 
   struct Drafted {
     std::int64_t count = 0;  // drafts of all sequences
-    // DraftCounts::saving(). If only some of the sequences try drafts (Sequence::tries_drafts), gained_ms and taken_ms
-    // are those of a step in which all of them draft.
+    // DraftCounts::saving(). In a judged step, gained_ms and taken_ms are those of a step in which the sequences that
+    // await trials (Sequence::awaits_trials) draft too.
     std::optional<DraftSaving> saving = {};
   };
   // Sets the drafts of each sequence that decodes in this step, possibly none, and takes pages for them.
