@@ -82,7 +82,7 @@ Status write_common(ConfigWriter& writer, bool sizes_by_layer) {
   const std::int64_t blocks = TRY(writer.integer("block_count"));
   if (drafts < 0 || drafts >= blocks)
     return writer.wrong("nextn_predict_layers", fmt::format("fewer than block_count ({})", blocks));
-  writer.set("num_hidden_layers", blocks - drafts, "block_count");
+  writer.set("num_hidden_layers", blocks - drafts, drafts == 0 ? "block_count" : "");
   TRY(writer.copy_integer("embedding_length", "hidden_size"));
   TRY(writer.copy_integer("attention.head_count", "num_attention_heads"));
   if (!sizes_by_layer) {
@@ -104,11 +104,13 @@ Status write_common(ConfigWriter& writer, bool sizes_by_layer) {
 }  // namespace
 
 Status ConfigWriter::copy_integer(std::string_view name, std::string member) {
+  sources_.try_emplace(member, name);
   if (const std::optional<std::int64_t> value = TRY(optional_integer(name))) set(std::move(member), *value, name);
   return ok_status();
 }
 
 Status ConfigWriter::copy_number(std::string_view name, std::string member) {
+  sources_.try_emplace(member, name);
   if (const std::optional<double> value = TRY(optional_number(name))) set(std::move(member), *value, name);
   return ok_status();
 }

@@ -88,6 +88,11 @@ TEST(GgufConfig, ErrorsNameTheKeysOfTheFile) {
               HasSubstr("m.gguf: metadata qwen3.attention.layer_norm_rms_epsilon is -1"));
   EXPECT_THAT(error_of(path, {"qwen3.embedding_length=int:0"}), HasSubstr("metadata qwen3.embedding_length is 0"));
   EXPECT_THAT(error_of(path, {"qwen3.rope.freq_base=float:-5"}), HasSubstr("metadata qwen3.rope.freq_base is -5"));
+  const std::vector<std::string> sizes = {"deepseek2.attention.key_length_mla=int:48",
+                                          "deepseek2.attention.value_length_mla=int:16",
+                                          "deepseek2.rope.dimension_count=int:16"};
+  EXPECT_THAT(error_of(small_model(dir, "deepseek2", "x", 1), sizes),
+              HasSubstr("metadata deepseek2.attention.kv_lora_rank is missing"));
 }
 
 // Some architectures write a member from another key than most do.

@@ -15,7 +15,7 @@ constexpr std::size_t kMostSent = RankChannel::kSlots - 2;
 
 }  // namespace
 
-bool SentDrafts::is_full() const { return sent_.size() == kMostSent; }
+bool SentDrafts::is_full() const { return sends() && sent_.size() == kMostSent; }
 
 bool SentDrafts::sends() const { return ranks_ != nullptr && ranks_->leads(); }
 
