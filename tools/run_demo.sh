@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Demonstrates Tessera with the bundled model: tools/run_demo.sh [PROMPT]
-# Runs a chat, a story with a table of the graphs that computed it, and a comparison of runs with and without graphs.
+# Runs a chat, a story with a table of the graphs that computed it, a chat with the model as a GGUF file, and a comparison
+# of runs with and without graphs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 model=models/demo
@@ -30,6 +31,7 @@ build/tessera generate --model-path "$model" --prompt "$prompt" --max-new-tokens
 
 heading "The same model as a GGUF file of half the size"
 build/tessera quantize "$model" build/demo-Q8_0.gguf --type Q8_0 --overwrite
+printf '\n%s> %s%s\n' "$dim" "$question" "$plain"
 echo "$question" | build/tessera chat --model-path build/demo-Q8_0.gguf
 
 heading "Eager against graphs"
