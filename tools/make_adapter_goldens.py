@@ -2,8 +2,9 @@
 """Makes golden adapters: tools/make_adapter_goldens.py GOLDENS FOLDER [BASE …]
 
 A golden adapter is a LoRA adapter with random weights, as PEFT saves it, for a golden checkpoint in the folder GOLDENS. Its results are
-those of PEFT in float32, with the adapter not merged. Without bases the script makes all of its cases, in FOLDER/BASE-lora/NAME.
-tests/data/adapters/README.md describes them. Needs the packages of tools/make_goldens.py and peft==0.21.0."""
+those of PEFT in float32, with the adapter not merged. Only r4-experts-linear is merged, because PEFT cannot compute it. Without bases
+the script makes all of its cases, in FOLDER/BASE-lora/NAME. tests/data/adapters/README.md describes them. Needs the packages of
+tools/make_goldens.py and peft==0.21.0."""
 
 import argparse
 import json
