@@ -19,12 +19,13 @@ def llama(**changes):
 
 
 def phi3(**changes):
-    return hf.Phi3ForCausalLM(hf.Phi3Config(**base(**UNTIED, **changes)))
+    return hf.Phi3ForCausalLM(hf.Phi3Config(**base(**{**UNTIED, **changes})))
 
 
 def phi3_longrope():
-    """Returns a model whose original context is shorter than every prompt, so that the long factors apply."""
-    return phi3(original_max_position_embeddings=16, sliding_window=100, rope_parameters=dict(
+    """Returns a model whose original context is shorter than every prompt, so that the long factors apply. Its rows are whole blocks of
+    Q8_0, because a GGUF golden is made from it."""
+    return phi3(intermediate_size=32, original_max_position_embeddings=16, sliding_window=100, rope_parameters=dict(
         rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75, short_factor=[1.0, 1.05, 1.1, 1.2, 1.3, 1.4],
         long_factor=[1.1, 1.5, 2.5, 6.0, 14.0, 31.5], original_max_position_embeddings=16))
 
