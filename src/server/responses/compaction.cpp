@@ -1,5 +1,6 @@
 #include "tessera/server/responses/compaction.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -27,6 +28,7 @@ constexpr std::string_view kTask =
     "what is left to do. Write the summary alone.";
 constexpr std::string_view kIntroduction = "Summary of the conversation so far:\n";
 constexpr std::int64_t kMostSummaryTokens = 8192;  // unless the request names another number
+constexpr std::int64_t kLeastSummaryTokens = 256;  // a request without a number is refused if fewer fit
 
 struct CompactionStyle {
   std::string id{};
@@ -42,12 +44,19 @@ class CompactionAnswer final : public Answer {
   }
 
   Status failure() const override {
-    return parts_.status().ok() ? ok_status() : internal_error(parts_.status().message());
+    if (!parts_.status().ok()) return internal_error(parts_.status().message());
+    if (finish_ == FinishReason::kNone || summary_.find_first_not_of(" \t\r\n\f\v") != std::string::npos)
+      return ok_status();
+    return invalid_argument(
+        "the model wrote no summary; accepted: a larger \"max_output_tokens\", or a shorter conversation");
   }
   void on_event(std::size_t, const RequestEvent& event, Completion* end, std::string&) override {
     if (event.token && parts_.in_reasoning()) ++usage_.reasoning_tokens;
     summary_ += parts_.push(event.text).content;
-    if (event.finish != FinishReason::kNone) summary_ += parts_.finish().content;
+    if (event.finish != FinishReason::kNone) {
+      finish_ = event.finish;
+      summary_ += parts_.finish().content;
+    }
     if (end == nullptr) return;
     usage_.completion_tokens = std::ssize(end->output_ids);
     usage_.cached_tokens = end->cached_tokens;
@@ -60,6 +69,10 @@ class CompactionAnswer final : public Answer {
     if (!style_.user_messages.empty()) json.raw(style_.user_messages);
     json.object().key("id").value(make_id("cmp_")).key("type").value("compaction");
     json.key("encrypted_content").value(encode_text(summary_)).end_object().end_array();
+    if (finish_ != FinishReason::kStop) {
+      const std::string_view reason = finish_ == FinishReason::kLength ? "max_output_tokens" : "cancelled";
+      json.key("incomplete_details").object().key("reason").value(reason).end_object();
+    }
     write_response_usage(json.key("usage"), usage_);
     return json.end_object().take();
   }
@@ -69,6 +82,7 @@ class CompactionAnswer final : public Answer {
   CompactionStyle style_;
   ChatText parts_;
   std::string summary_;
+  FinishReason finish_ = FinishReason::kNone;
   Usage usage_{};
 };
 
@@ -138,8 +152,10 @@ ApiResult<ApiJob> prepare_compaction(const ServedModel& model, std::string_view 
   // The prompt shows the tools, as the conversation's earlier prompts do, so that the prefix cache has its beginning.
   ResponseTools tools = TRY(read_response_tools(fields));
   withdraw_generic_tools(model, /*constrained=*/false, tools.fields);
-  ResponsePrompt prompt = TRY(read_response_prompt(fields, model, tools.fields,
-                                                   {.store = store, .owner = owner, .keeps = true, .asked = asked}));
+  // Truncation leaves this room for the summary.
+  const std::int64_t room = std::min(kMostSummaryTokens, model.context_length / 4);
+  ResponsePrompt prompt = TRY(read_response_prompt(
+      fields, model, tools.fields, {.store = store, .owner = owner, .keeps = true, .asked = asked.value_or(room)}));
 
   CompactionStyle style;
   style.id = make_id("resp_");
@@ -153,7 +169,10 @@ ApiResult<ApiJob> prepare_compaction(const ServedModel& model, std::string_view 
                   .priority = output.priority,
                   .timeout_s = output.timeout_s,
                   .branch_tokens = std::move(prompt.prompt.branch_tokens)};
-  TRY(model.set_length(request, asked, kMostSummaryTokens, "input"));
+  const std::int64_t least = asked.value_or(std::min(kLeastSummaryTokens, room));
+  TRY(model.set_length(request, least, least, "input"));
+  if (!asked)
+    request.stop.max_new_tokens = std::min(kMostSummaryTokens, model.context_length - std::ssize(request.prompt));
   TRY(FanOut().add(1, std::ssize(request.prompt) + ids_of_parameters(output), "input"));
   style.prompt_tokens = std::ssize(request.prompt);
 

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using testing::post;
 using testing::Running;
 
-constexpr double kTolerance = 1e-5;
+constexpr double kProbabilityTolerance = 1e-5;
 const std::vector<std::string> kNames = {"cat", "dog", "owl"};
 
 // A classifier with the dimensions of the demo model and random weights.
@@ -51,7 +51,7 @@ void expect_scores(const Json& result, const std::vector<double>& want) {
   EXPECT_EQ(at(result, "num_classes"), Json(3));
   ASSERT_EQ(result.find("probs")->as_array().size(), want.size());
   for (std::size_t i = 0; i < want.size(); ++i)
-    EXPECT_NEAR(result.find("probs")->as_array()[i].as_double(), want[i], kTolerance) << i;
+    EXPECT_NEAR(result.find("probs")->as_array()[i].as_double(), want[i], kProbabilityTolerance) << i;
 }
 
 TEST(ClassifyRoute, ScoresTheLabelsOfEveryText) {
@@ -99,9 +99,9 @@ TEST(ClassifyRoute, KeepsARegressionsLogits) {
   const double logit = model.logits("The little fox").at(0);
   const Running running(*model.engine);
   const Json one = running.json(post("/v1/classify", R"({"input": "The little fox"})"));
-  EXPECT_NEAR(at(one, "data.0.probs.0").as_double(), logit, kTolerance);
+  EXPECT_NEAR(at(one, "data.0.probs.0").as_double(), logit, kProbabilityTolerance);
   const Json pair = running.json(post("/v1/score", R"({"text_1": "The little", "text_2": " fox"})"));
-  EXPECT_NEAR(at(pair, "data.0.score").as_double(), logit, kTolerance);
+  EXPECT_NEAR(at(pair, "data.0.score").as_double(), logit, kProbabilityTolerance);
 }
 
 TEST(ClassifyRoute, ScoresASingleLabelByItsSigmoid) {
@@ -110,7 +110,7 @@ TEST(ClassifyRoute, ScoresASingleLabelByItsSigmoid) {
   const Running running(*model.engine);
   const Json one = running.json(post("/v1/classify", R"({"input": "The little fox"})"));
   EXPECT_EQ(at(one, "data.0.label"), Json("cat"));
-  EXPECT_NEAR(at(one, "data.0.probs.0").as_double(), 1 / (1 + std::exp(-logit)), kTolerance);
+  EXPECT_NEAR(at(one, "data.0.probs.0").as_double(), 1 / (1 + std::exp(-logit)), kProbabilityTolerance);
 }
 
 TEST(ClassifyRoute, RefusesOtherModelsAndWrongFields) {
