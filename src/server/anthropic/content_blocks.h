@@ -9,35 +9,9 @@
 #include "tessera/base/json.h"
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/images/image_input.h"
+#include "tessera/server/openai/turn_content.h"
 
 namespace tessera {
-
-// Collects a turn's content while its blocks are read.
-class TurnContent {
- public:
-  // `separator` is put between adjacent texts.
-  explicit TurnContent(std::string_view separator = "\n") : separator_(separator) {}
-
-  void add_text(std::string_view text);
-  void add_image();
-  // Adds the parts of `more` at the end.
-  void add(const TurnContent& more);
-  // Adds the content of a turn, which is a string or a list of text and image parts.
-  void add_content(const Json& content);
-  bool empty() const { return parts_.empty(); }
-  // Returns a string, or a list of text and image parts if there are images. The object is empty afterwards.
-  Json take();
-
- private:
-  struct Part {
-    bool is_image = false;
-    std::string text{};  // empty for an image
-  };
-
-  std::string_view separator_;
-  std::vector<Part> parts_;
-  bool has_images_ = false;
-};
 
 // Calls `take` with each block of the list `blocks` and the block's type. `param` is the list's path. Errors: the
 // errors of `take`, and one for an element that is not an object with a "type".

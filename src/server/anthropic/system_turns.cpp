@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "tessera/server/anthropic/content_blocks.h"
+#include "tessera/server/openai/join_turns.h"
 #include "tessera/server/tools/generic_tools.h"
 
 namespace tessera {
@@ -42,26 +41,6 @@ bool prints_in_place(const ChatTemplate& chat, const RenderOptions& options, boo
   return asked < system && system < answer && answer != std::string::npos;
 }
 
-bool may_join(const Json& last, const Json& next) { return role_of(last) == role_of(next) && role_of(next) != "tool"; }
-
-// Joins adjacent turns of one role.
-Json joined(std::span<const Json> turns) {
-  TurnContent content(role_of(turns.front()) == "assistant" ? "" : "\n");
-  TurnContent reasoning;
-  Json calls = Json::array();
-  for (const Json& turn : turns) {
-    content.add_content(*turn.find("content"));
-    if (const Json* more = turn.find("reasoning_content")) reasoning.add_text(more->as_string());
-    if (const Json* more = turn.find("tool_calls"))
-      for (const Json& call : more->as_array()) calls.push_back(call);
-  }
-  Json out = Json::object();
-  out.set("role", role_of(turns.front())).set("content", content.take());
-  if (!reasoning.empty()) out.set("reasoning_content", reasoning.take());
-  if (!calls.as_array().empty()) out.set("tool_calls", std::move(calls));
-  return out;
-}
-
 }  // namespace
 
 SystemPlaces find_system_places(const Json& turns, const ChatTemplate& chat, const RenderOptions& options) {
@@ -84,13 +63,7 @@ Json fit_turns(Json turns, const SystemPlaces& places) {
     if (!system || (in_front ? places.in_front : places.in_place)) continue;
     turn = turn_of("user", fmt::format("<system>\n{}\n</system>", turn.find("content")->as_string()));
   }
-  Json out = Json::array();
-  for (auto begin = list.begin(); begin != list.end();) {
-    const auto end = std::find_if_not(begin + 1, list.end(), [&](const Json& next) { return may_join(*begin, next); });
-    out.push_back(end - begin == 1 ? std::move(*begin) : joined({begin, end}));
-    begin = end;
-  }
-  return out;
+  return join_turns(std::move(turns));
 }
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 
 #include "tessera/server/images/prompt_images.h"
 #include "tessera/server/openai/branch_tokens.h"
+#include "tessera/server/openai/join_turns.h"
 #include "tessera/server/tools/call_arguments.h"
 #include "tessera/server/tools/generic_tools.h"
 
@@ -54,6 +55,22 @@ std::string field_of(const Conversation& conversation) {
 
 bool is_generic(const ServedModel& model) { return model.tool_call_parser == kGenericToolParser; }
 
+// Renders the messages. If the template fails, renders the arguments of broken calls as objects. If it still fails,
+// also joins adjacent turns of one role.
+Result<std::string> render_in_some_form(const ChatTemplate& chat, Json messages, const RenderOptions& options) {
+  Result<std::string> prompt = chat.render(messages, options);
+  const auto refuses = [&] { return !prompt.ok() && prompt.status().code() != StatusCode::kResourceExhausted; };
+  if (!refuses()) return prompt;
+  if (std::optional<Json> other = with_argument_objects(messages)) {
+    messages = *std::move(other);
+    prompt = chat.render(messages, options);
+  }
+  if (!refuses()) return prompt;
+  const std::size_t count = messages.as_array().size();
+  const Json joined = join_turns(std::move(messages));
+  return joined.as_array().size() < count ? chat.render(joined, options) : prompt;
+}
+
 ApiResult<std::string> render(const ServedModel& model, Conversation& conversation) {
   const RenderOptions options =
       render_options(model, conversation.tools.tools, conversation.variables, conversation.generation_prompt);
@@ -62,11 +79,7 @@ ApiResult<std::string> render(const ServedModel& model, Conversation& conversati
     const bool shows_system = conversation.tools.tools.is_array() && shows_system_message(*conversation.chat, options);
     messages = with_generic_tools(messages, conversation.tools, shows_system);
   }
-  Result<std::string> prompt = conversation.chat->render(messages, options);
-  if (!prompt.ok() && prompt.status().code() != StatusCode::kResourceExhausted) {
-    if (const std::optional<Json> other = with_argument_objects(messages))
-      prompt = conversation.chat->render(*other, options);
-  }
+  Result<std::string> prompt = render_in_some_form(*conversation.chat, std::move(messages), options);
   if (prompt.ok()) return *std::move(prompt);
   // If the model's own template exceeds its work limit, the messages are too long, because the template's work grows
   // with the messages. A template that the request brought may exceed the limit with messages of any length.

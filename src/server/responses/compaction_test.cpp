@@ -84,5 +84,28 @@ TEST(Compaction, TruncationLeavesRoomForTheSummary) {
   EXPECT_GE(job->requests[0].stop.max_new_tokens, kLeastRoom);
 }
 
+// Some published templates fail in this way if two messages of one role follow each other.
+constexpr const char* kAlternating =
+    "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must "
+    "alternate') }}{% endif %}{{ m.role }}:{{ m.content }};{% endfor %}";
+
+std::string prompt_text(const ApiJob& job) { return demo_tokenizer().decode(job.requests[0].prompt, false); }
+
+TEST(Compaction, TemplatesWhoseRolesAlternateReadTheSummary) {
+  const std::string items = R"([{"role": "user", "content": "first"}, {"type": "compaction", "encrypted_content": ")" +
+                            encode_text("done") + R"("}, {"role": "user", "content": "next"}])";
+  ServedModel model = test_model();
+  ApiResult<ApiJob> apart = prepare(R"("input": )" + items, model);
+  ASSERT_TRUE(apart.ok()) << apart.error().message;
+  EXPECT_THAT(prompt_text(*apart), HasSubstr("user:first;user:Summary")) << "joined without need";
+  model.chat = *ChatTemplate::parse(kAlternating);
+  ApiResult<ApiJob> joined = prepare(R"("input": )" + items, model);
+  ASSERT_TRUE(joined.ok()) << joined.error().message;
+  EXPECT_THAT(prompt_text(*joined), HasSubstr("user:first\nSummary of the conversation so far:\ndone\nnext\n"));
+  ApiResult<ApiJob> wrong = prepare(R"("input": [{"role": "assistant", "content": "a"}])", model);
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_THAT(wrong.error().message, HasSubstr("roles must alternate"));
+}
+
 }  // namespace
 }  // namespace tessera::test
