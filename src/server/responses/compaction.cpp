@@ -131,7 +131,9 @@ ApiStatus check_compaction(const ApiFields& fields, const ServedModel& model) {
   for (const char* key : {"stream", "background"})
     if (TRY(fields.boolean_or(key, false))) return fields.unsupported(key, "false: a compaction is one answer");
   const Json* input = fields.find("input");
-  const bool has_items = input != nullptr && (input->is_string() || (input->is_array() && !input->as_array().empty()));
+  if (input != nullptr && !input->is_string() && !input->is_array())
+    return fields.wrong("input", "a string or a list of items");
+  const bool has_items = input != nullptr && !(input->is_array() && input->as_array().empty());
   if (!has_items && fields.find("previous_response_id") == nullptr)
     return fields.wrong("input", "a string or a list of items, or a \"previous_response_id\"");
   return api_ok();

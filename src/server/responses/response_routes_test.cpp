@@ -142,6 +142,9 @@ TEST_F(ResponsesTest, WrongCompactionsAreNamed) {
            {R"("input": [{"type": "compaction"}])", "input[0].encrypted_content"}})
     EXPECT_EQ(param_of(running.json(compact(members), 400)), param) << members;
   EXPECT_EQ(param_of(running.json(compact(R"("previous_response_id": "resp_1")"), 404)), "previous_response_id");
+  const Json first = running.json(ask_response(R"("input": "Once", "max_output_tokens": 2)"));
+  EXPECT_EQ(param_of(running.json(compact(R"("input": 5, "previous_response_id": ")" + id_of(first) + "\""), 400)),
+            "input");
 }
 
 TEST_F(ResponsesTest, AStreamGivesTheSameText) {
