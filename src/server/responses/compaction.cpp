@@ -11,6 +11,7 @@
 #include "tessera/server/fields/prompts.h"
 #include "tessera/server/fields/request_fields.h"
 #include "tessera/server/http/random_id.h"
+#include "tessera/server/memory_budget.h"
 #include "tessera/server/openai/chat_text.h"
 #include "tessera/server/openai/chat_text_style.h"
 #include "tessera/server/openai/sampling_fields.h"
@@ -18,6 +19,7 @@
 #include "tessera/server/responses/response_items.h"
 #include "tessera/server/responses/response_prompt.h"
 #include "tessera/server/responses/response_tools.h"
+#include "tessera/server/work/request_memory.h"
 
 namespace tessera {
 namespace {
@@ -33,6 +35,7 @@ constexpr std::int64_t kLeastSummaryTokens = 256;  // a request without a number
 struct CompactionStyle {
   std::string id{};
   std::string user_messages{};  // the elements of a JSON list
+  MemoryCharge charge{};        // for user_messages and their copy in the answer
   ChatTextStyle text{};
   std::int64_t prompt_tokens = 0;
 };
@@ -96,18 +99,23 @@ void append_user_messages(const Json& items, std::string& list) {
   }
 }
 
-// Returns the user's messages of the whole conversation, as the elements of a JSON list.
-ApiResult<std::string> user_messages(const ResponsePrompt& prompt) {
+// Reads the user's messages of the whole conversation into `style`, and charges them to `memory`.
+ApiStatus read_user_messages(const ResponsePrompt& prompt, MemoryBudget* memory, CompactionStyle& style) {
+  style.charge = MemoryCharge(memory);
+  std::string& list = style.user_messages;
+  const auto charge = [&](std::int64_t beside) { return style.charge.set(2 * std::ssize(list) + beside); };
   std::vector<const ConversationTurn*> turns;
   for (const ConversationTurn* turn = prompt.before.get(); turn != nullptr; turn = turn->before.get())
     turns.push_back(turn);
-  std::string list;
-  for (auto turn = turns.rbegin(); turn != turns.rend(); ++turn)
+  for (auto turn = turns.rbegin(); turn != turns.rend(); ++turn) {
+    TRY(charge(reading_bytes((*turn)->input)));
     append_user_messages(TRY(Json::parse((*turn)->input, "the stored items")), list);
+  }
+  TRY(charge(reading_bytes(prompt.kept_input)));
   Json items = TRY(Json::parse(prompt.kept_input, "the items"));
   items.as_array().pop_back();  // the task
   append_user_messages(items, list);
-  return list;
+  return charge(0);
 }
 
 Json user_message(std::string_view text) {
@@ -115,15 +123,14 @@ Json user_message(std::string_view text) {
 }
 
 // Returns the request with the task as its last item.
-Json with_task(const Json& request) {
-  Json changed = request;
+Json with_task(Json request) {
   Json items = Json::array();
   const Json* input = request.find("input");
   if (input != nullptr && input->is_string()) items.push_back(user_message(input->as_string()));
   if (input != nullptr && input->is_array()) items = *input;
   items.push_back(user_message(kTask));
-  changed.set("input", std::move(items));
-  return changed;
+  request.set("input", std::move(items));
+  return request;
 }
 
 ApiStatus check_compaction(const ApiFields& fields, const ServedModel& model) {
@@ -143,11 +150,11 @@ ApiStatus check_compaction(const ApiFields& fields, const ServedModel& model) {
 
 ApiResult<ApiJob> prepare_compaction(const ServedModel& model, std::string_view body, ResponseStore& store,
                                      const std::string& owner) {
-  const Json json = TRY(parse_body(body));
+  Json json = TRY(parse_body(body));
   std::string adapter = TRY(model.named_adapter(json, &ServedModel::check_named));
   TRY(model.check_generates());
   TRY(check_compaction(ApiFields(json), model));
-  const Json changed = with_task(json);
+  const Json changed = with_task(std::move(json));
   const ApiFields fields(changed);
   const OutputFields output = TRY(read_output_fields(fields, model));
   const std::optional<std::int64_t> asked = TRY(fields.integer("max_output_tokens", 1, model.context_length));
@@ -162,7 +169,7 @@ ApiResult<ApiJob> prepare_compaction(const ServedModel& model, std::string_view 
   CompactionStyle style;
   style.id = make_id("resp_");
   style.text = TRY(text_style_of(model, {}, prompt.prompt, /*constrained=*/false, /*separate=*/true));
-  style.user_messages = TRY(user_messages(prompt));
+  TRY(read_user_messages(prompt, model.memory.get(), style));
   Request request{.prompt = std::move(prompt.prompt.ids),
                   .images = std::move(prompt.prompt.images),
                   .sampling = output.sampling,

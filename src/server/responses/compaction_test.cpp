@@ -15,9 +15,13 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kLeastRoom = 64;  // a quarter of the test model's context
 
-ApiResult<ApiJob> prepare(const std::string& members, const ServedModel& model = test_model()) {
+ApiResult<ApiJob> prepare(const std::string& members, const ServedModel& model) {
   ResponseStore store({});
   return prepare_compaction(model, R"({"model": "demo", )" + members + "}", store, "owner");
+}
+ApiResult<ApiJob> prepare(const std::string& members) {
+  static const ServedModel model = test_model();  // outlives the jobs
+  return prepare(members, model);
 }
 
 // Returns the answer after the model has written `text`.
@@ -82,6 +86,18 @@ TEST(Compaction, TruncationLeavesRoomForTheSummary) {
   ApiResult<ApiJob> job = prepare(R"("truncation": "auto", "input": [)" + items + "]");
   ASSERT_TRUE(job.ok()) << job.error().message;
   EXPECT_GE(job->requests[0].stop.max_new_tokens, kLeastRoom);
+}
+
+TEST(Compaction, TheUsersMessagesAreChargedUntilTheAnswerEnds) {
+  ServedModel model = test_model();
+  model.memory = std::make_shared<MemoryBudget>(1 << 20);
+  const auto held = [&](std::size_t bytes) {
+    ApiResult<ApiJob> job = prepare(R"("input": ")" + std::string(bytes, 'a') + "\"", model);
+    EXPECT_TRUE(job.ok()) << job.error().message;
+    return model.memory->used();
+  };
+  EXPECT_EQ(held(41) - held(1), 2 * 40) << "the list, and its copy in the answer";
+  EXPECT_EQ(model.memory->used(), 0);
 }
 
 // Some published templates fail in this way if two messages of one role follow each other.
