@@ -177,6 +177,7 @@ ApiResult<ApiJob> prepare_compaction(const ServedModel& model, std::string_view 
                   .skip_special_tokens = !needs_special_tokens(style.text),
                   .priority = output.priority,
                   .timeout_s = output.timeout_s,
+                  .retention = output.retention,
                   .branch_tokens = std::move(prompt.prompt.branch_tokens)};
   const std::int64_t least = asked.value_or(std::min(kLeastSummaryTokens, room));
   TRY(model.set_length(request, least, least, "input"));
@@ -185,7 +186,7 @@ ApiResult<ApiJob> prepare_compaction(const ServedModel& model, std::string_view 
   TRY(FanOut().add(1, std::ssize(request.prompt) + ids_of_parameters(output), "input"));
   style.prompt_tokens = std::ssize(request.prompt);
 
-  ApiJob job{.id = style.id};
+  ApiJob job{.id = style.id, .note = skipped_note(tools)};
   job.requests.push_back(std::move(request));
   job.answer = std::make_unique<CompactionAnswer>(std::move(style));
   if (const Status failure = job.answer->failure(); !failure.ok()) return api_error(failure);

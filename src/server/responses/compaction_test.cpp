@@ -88,6 +88,14 @@ TEST(Compaction, TruncationLeavesRoomForTheSummary) {
   EXPECT_GE(job->requests[0].stop.max_new_tokens, kLeastRoom);
 }
 
+TEST(Compaction, SessionsAndSkippedToolsAreNotLost) {
+  ApiResult<ApiJob> job =
+      prepare(R"("input": "a", "session_id": "s", "retention_seconds": 60, "tools": [{"type": "web_search"}])");
+  ASSERT_TRUE(job.ok()) << job.error().message;
+  EXPECT_EQ(job->requests[0].retention.session, "s");
+  EXPECT_THAT(job->note, HasSubstr("web_search"));
+}
+
 TEST(Compaction, TheUsersMessagesAreChargedUntilTheAnswerEnds) {
   ServedModel model = test_model();
   model.memory = std::make_shared<MemoryBudget>(1 << 20);

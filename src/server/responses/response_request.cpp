@@ -1,8 +1,5 @@
 #include "tessera/server/responses/response_request.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <limits>
 #include <memory>
 #include <utility>
@@ -89,13 +86,6 @@ ApiResult<std::optional<OutputGrammar>> read_grammar(const ApiFields& fields, co
     return unsupported_field(
         format->param, "\"tool_choice\" constrains the output already; accepted: \"tool_choice\" \"auto\" or \"none\"");
   return calls ? calls : format;
-}
-
-std::string skipped_note(const ResponseTools& tools) {
-  if (tools.skipped.empty()) return "";
-  std::string shown = fmt::format("{}", fmt::join(tools.skipped, ", "));
-  for (char& c : shown) c = c >= ' ' && c <= '~' ? c : '?';
-  return fmt::format("the model is not shown the tools of these types: {}", clip_text(shown));
 }
 
 ApiStatus check_fields(const Json& json, const ServedModel& model) {

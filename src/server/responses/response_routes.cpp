@@ -135,6 +135,7 @@ void ResponseRoutes::compact(Call call) const {
   };
   reader_.read<ApiJob>(std::move(call), prepare, [this](Call prepared, ApiResult<ApiJob> made) {
     if (!made.ok()) return prepared.refuse(made.error());
+    own_sessions([&] { return owner_of(prepared.request(), keys_); }, made->requests);
     jobs_.start(std::move(prepared), *std::move(made));
   });
 }

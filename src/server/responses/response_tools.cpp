@@ -1,6 +1,7 @@
 #include "tessera/server/responses/response_tools.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -187,6 +188,13 @@ ApiResult<ResponseTools> read_response_tools(const ApiFields& body) {
   if (out.fields.choice != ToolChoice::kNone) out.fields.tools = std::move(reader.functions);
   out.fields.parallel = TRY(body.boolean_or("parallel_tool_calls", true));
   return out;
+}
+
+std::string skipped_note(const ResponseTools& tools) {
+  if (tools.skipped.empty()) return "";
+  std::string shown = fmt::format("{}", fmt::join(tools.skipped, ", "));
+  for (char& c : shown) c = c >= ' ' && c <= '~' ? c : '?';
+  return fmt::format("the model is not shown the tools of these types: {}", clip_text(shown));
 }
 
 }  // namespace tessera

@@ -37,4 +37,7 @@ std::string shown_tool_name(std::string_view space, std::string_view name);
 // ("allowed_tools"), the model is shown only those.
 ApiResult<ResponseTools> read_response_tools(const ApiFields& body);
 
+// Returns the note that names the types of the skipped tools; "" if there are none.
+std::string skipped_note(const ResponseTools& tools);
+
 }  // namespace tessera
