@@ -134,7 +134,7 @@ class HttpServer::Impl {
   void lose_all();
   void end_if_done();
 
-  TaskQueue tasks_{call_guarded};
+  TaskQueue tasks_{[](const std::function<void()>& task) { call_guarded(task); }};
   HttpSessions sessions_;
   tcp::acceptor acceptor_{sessions_.io};
   net::steady_timer drain_end_{sessions_.io, net::steady_timer::time_point::max()};

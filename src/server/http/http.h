@@ -154,7 +154,7 @@ class HttpExchange {
   void start_stream(const HttpResponse& response) const;
   void write(std::string_view chunk) const;
   // Calls `callback` once when everything written so far has been sent. Never calls it if the client leaves before
-  // that.
+  // that. If the callback throws, the exchange is answered with 500 or broken off.
   void on_sent(std::function<void()> callback) const;
   void finish() const;
   // Ends the connection before the answer is complete, so that the client sees the break.

@@ -1,6 +1,7 @@
 // Catches: disconnected clients that are not noticed; half-closed connections that count as disconnected; slow clients
 // that hold memory; and leaks of file descriptors, callbacks and handles.
 #include <atomic>
+#include <new>
 #include <vector>
 
 #include "tessera/server/http/http_test_util.h"
@@ -161,6 +162,20 @@ TEST(HttpSlowReader, IsDroppedWhenTooMuchIsUnsent) {
   const std::size_t poured = total.get_future().get();
   EXPECT_GT(poured, kLimit);
   EXPECT_LT(poured, kLimit + (16u << 20));
+}
+
+TEST(HttpStreams, ACallbackThatThrowsBreaksTheAnswerOff) {
+  Held held;
+  TestServer server([&](HttpExchange exchange) {
+    held.hold(exchange);
+    exchange.start_stream({.body = "begun"});
+    exchange.on_sent([] { throw std::bad_alloc(); });
+  });
+  Client client = server.connect();
+  client.send(get("/"));
+  EXPECT_NE(client.read_through("begun"), "");
+  EXPECT_EQ(client.read_to_end(), "\r\n") << "only the end of the first chunk";
+  EXPECT_TRUE(eventually([&] { return held.gone == 1; }));
 }
 
 TEST(HttpTasks, RunInOrderAndWhenDue) {

@@ -52,14 +52,16 @@ ApiError fault(int status, std::string message) {
 
 }  // namespace
 
-void call_guarded(const std::function<void()>& function) {
+bool call_guarded(const std::function<void()>& function) {
   try {
     function();
+    return true;
   } catch (const std::exception& e) {
     log_error("http", "a callback threw: {}", e.what());
   } catch (...) {
     log_error("http", "a callback threw");
   }
+  return false;
 }
 
 HttpSession::HttpSession(HttpSessions& sessions, Socket socket)
@@ -278,10 +280,13 @@ void HttpSession::on_sent(std::function<void()> callback) {
   if (unsent() == 0) call_on_sent();
 }
 
-// Posts the callback, because the handler may be in the middle of write().
+// Posts the callback, because the handler may be in the middle of write(). If the callback throws, nobody goes on with
+// the answer, so the exchange ends.
 void HttpSession::call_on_sent() {
   if (exchange_ == nullptr || !exchange_->on_sent) return;
-  net::post(sessions_.io, [callback = std::exchange(exchange_->on_sent, nullptr)] { call_guarded(callback); });
+  net::post(sessions_.io, [exchange = exchange_, callback = std::exchange(exchange_->on_sent, nullptr)] {
+    if (!call_guarded(callback) && exchange->session != nullptr) exchange->session->fail_exchange();
+  });
 }
 
 void HttpSession::finish() {

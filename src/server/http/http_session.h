@@ -57,8 +57,8 @@ class HttpExchange::State {
   std::function<void()> on_sent{};
 };
 
-// Runs a callback. If the callback throws, logs the exception.
-void call_guarded(const std::function<void()>& function);
+// Runs a callback. If the callback throws, logs the exception and returns false.
+bool call_guarded(const std::function<void()>& function);
 
 class HttpSession : public std::enable_shared_from_this<HttpSession> {
  public:
@@ -140,7 +140,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool refuse(const ApiError& error);
   bool refuse(int status, const std::string& message);
   void call_handler();
-  // Called when the handler failed. Answers 500 if nothing was answered yet. Otherwise breaks off the connection.
+  // Called when the handler or its callback failed. Answers 500 if nothing was answered yet. Otherwise breaks off the
+  // connection.
   void fail_exchange();
   std::string head_of(const HttpResponse& response, BodyFraming framing);
   void send(std::string_view data);
