@@ -73,6 +73,24 @@ TEST_F(InfoRoutesTest, AnswersAbove64KibAreCompressedInChunks) {
   }
 }
 
+TEST_F(InfoRoutesTest, AnswersWithoutMemoryForAnEncoderAreSentPlain) {
+  ServerOptions options;
+  options.request_memory_bytes = 1 << 20;  // less than an encoder takes beside the part for small requests
+  const Running running(engine(), options);
+  const Reply plain = running.ask(get("/openapi.json"));
+  const Reply long_one = running.ask(get("/openapi.json", "Accept-Encoding: gzip\r\n"));
+  EXPECT_THAT(long_one.head, Not(HasSubstr("Content-Encoding")));
+  EXPECT_EQ(long_one.body, plain.body);
+  const Reply short_one = running.ask(get("/metrics", "Accept-Encoding: gzip\r\n"));
+  EXPECT_TRUE(short_one.has_line("Content-Encoding: gzip")) << "it is compressed at once: " << short_one.head;
+  const std::string metrics = running.ask(get("/metrics")).body;
+  for (std::size_t at = 0, seen = 0; seen < 2; ++seen) {  // one line for each HTTP status
+    at = metrics.find("\ntessera:request_memory_refused_total", at + 1);
+    ASSERT_NE(at, std::string::npos) << metrics;
+    EXPECT_TRUE(metrics.substr(0, metrics.find('\n', at + 1)).ends_with(" 0")) << metrics.substr(at, 100);
+  }
+}
+
 TEST_F(InfoRoutesTest, ProbesNeedNoKeyAndTellReadyFromLive) {
   ServerOptions options;
   options.api_keys = {"k"};

@@ -12,15 +12,20 @@ std::int64_t MemoryBudget::default_bytes(std::int64_t available_bytes) {
   return std::clamp(available_bytes / 4, kLeast, kMost);
 }
 
-ApiStatus MemoryBudget::take(std::int64_t more, std::int64_t whole) {
+bool MemoryBudget::try_take(std::int64_t more, std::int64_t whole) {
   const std::int64_t most = limit(whole);
-  if (whole > most) return refuse_for_good(whole);
+  if (whole > most) return false;
   if (used_.fetch_add(more, std::memory_order_relaxed) + more > most) {
     give_back(more);
-    return refuse_for_now();
+    return false;
   }
   charged_.fetch_add(more, std::memory_order_relaxed);
-  return api_ok();
+  return true;
+}
+
+ApiStatus MemoryBudget::take(std::int64_t more, std::int64_t whole) {
+  if (try_take(more, whole)) return api_ok();
+  return whole > limit(whole) ? refuse_for_good(whole) : refuse_for_now();
 }
 
 ApiStatus MemoryBudget::refuse_for_good(std::int64_t whole) {
@@ -49,6 +54,13 @@ ApiStatus MemoryCharge::set(std::int64_t bytes, std::int64_t beside) {
   if (budget_ != nullptr && bytes < bytes_) budget_->give_back(bytes_ - bytes);
   bytes_ = bytes;
   return api_ok();
+}
+
+bool MemoryCharge::try_set(std::int64_t bytes) {
+  if (budget_ == nullptr || bytes <= bytes_) return set(bytes).ok();
+  if (!budget_->try_take(bytes - bytes_, bytes)) return false;
+  bytes_ = bytes;
+  return true;
 }
 
 ApiStatus MemoryCharge::check(std::int64_t bytes) const {

@@ -49,7 +49,9 @@ class MemoryBudget {
 
  private:
   friend class MemoryCharge;
-  // Adds `more` ≥ 0 bytes to the used memory. `whole` is as in limit().
+  // Adds `more` ≥ 0 bytes to the used memory. `whole` is as in limit(). Returns false if the limit forbids that.
+  bool try_take(std::int64_t more, std::int64_t whole);
+  // Does what try_take() does, but returns an error instead of false, and counts the refusal.
   ApiStatus take(std::int64_t more, std::int64_t whole);
   ApiStatus refuse_for_good(std::int64_t whole);
   ApiStatus refuse_for_now();
@@ -85,6 +87,8 @@ class MemoryCharge {
   // exceeds the limit for its size (the message names this limit), and 503 with Retry-After if other requests hold too
   // much now.
   ApiStatus set(std::int64_t bytes, std::int64_t beside = 0);
+  // Does what set(bytes) does for memory that the request can do without: a refusal returns false and is not counted.
+  bool try_set(std::int64_t bytes);
   // Returns the error that set(bytes) would return, and counts it as a refusal. The charge stays unchanged.
   ApiStatus check(std::int64_t bytes) const;
   void release();

@@ -66,6 +66,22 @@ TEST(MemoryBudget, MemoryAboveTheLimitIsRefusedForGood) {
   EXPECT_EQ(budget.refused_for_good(), 3);
 }
 
+TEST(MemoryBudget, RefusalsOfOptionalMemoryAreNotCounted) {
+  MemoryBudget budget(100);
+  MemoryCharge other(&budget);
+  MemoryCharge charge(&budget);
+  ASSERT_TRUE(other.set(50).ok());
+  EXPECT_TRUE(charge.try_set(50));
+  EXPECT_EQ(budget.used(), 100);
+  for (const std::int64_t bytes : {51, 101}) EXPECT_FALSE(charge.try_set(bytes)) << bytes;
+  EXPECT_EQ(charge.bytes(), 50) << "what it held before stays";
+  EXPECT_EQ(budget.used(), 100);
+  EXPECT_EQ(budget.refused_for_now() + budget.refused_for_good(), 0);
+  EXPECT_TRUE(charge.try_set(10));
+  EXPECT_EQ(budget.used(), 60);
+  EXPECT_TRUE(MemoryCharge().try_set(INT64_MAX)) << "no budget";
+}
+
 TEST(MemoryBudget, LargeRequestsLeaveASixteenthToSmallOnes) {
   constexpr std::int64_t kMib = std::int64_t{1} << 20;
   MemoryBudget budget(16 * kMib);

@@ -47,6 +47,7 @@ bool has_coding(const HttpResponse& response) {
 struct Call::EncodedBody {
   std::string body;
   BodyEncoder encoder;
+  std::int64_t held;  // bytes that the call's charge held before the encoder was charged
   std::size_t taken = 0;
 
   bool done() const { return taken == body.size(); }
@@ -57,10 +58,12 @@ struct Call::EncodedBody {
   }
 };
 
+std::string_view Call::accepted_coding() const { return choose_coding(request().header("Accept-Encoding")); }
+
 std::string_view Call::affordable_coding() const {
-  const std::string_view coding = choose_coding(request().header("Accept-Encoding"));
-  const std::int64_t bytes = memory().bytes() + static_cast<std::int64_t>(kEncoderBytes);
-  const bool affordable = !coding.empty() && memory().check(bytes).ok() && memory().set(bytes).ok();
+  const std::string_view coding = accepted_coding();
+  const bool affordable =
+      !coding.empty() && memory().try_set(memory().bytes() + static_cast<std::int64_t>(kEncoderBytes));
   return affordable ? coding : std::string_view();
 }
 
@@ -69,13 +72,24 @@ void Call::respond(HttpResponse response, std::string_view detail) const {
   log(response.status, detail);
   add_request_id(response, request().path);
   add_trace(response, generation());
-  const bool may_encode = response.body.size() >= kLeastEncodedBytes && !has_coding(response);
-  const std::string_view coding = may_encode ? affordable_coding() : std::string_view();
+  if (response.body.size() < kLeastEncodedBytes || has_coding(response)) return exchange_.respond(std::move(response));
+  if (response.body.size() > kEncodedAtOnce) return respond_in_parts(std::move(response));
+  // The encoder lives for less than a millisecond, and only one at a time, so it is not charged.
+  if (const std::string_view coding = accepted_coding(); !coding.empty()) {
+    add_coding(response, coding);
+    response.body = BodyEncoder(coding).encode(response.body, /*last=*/true);
+  }
+  exchange_.respond(std::move(response));
+}
+
+// Answers with a body that is longer than kEncodedAtOnce, compressed if the client accepts that.
+void Call::respond_in_parts(HttpResponse response) const {
+  const std::int64_t held = memory().bytes();
+  const std::string_view coding = affordable_coding();
   if (coding.empty()) return exchange_.respond(std::move(response));
   add_coding(response, coding);
-  const auto parts = std::make_shared<EncodedBody>(std::move(response.body), BodyEncoder(coding));
+  const auto parts = std::make_shared<EncodedBody>(std::move(response.body), BodyEncoder(coding), held);
   response.body = parts->next();
-  if (parts->done()) return exchange_.respond(std::move(response));
   exchange_.start_stream(response);
   send_rest(parts);
 }
@@ -83,8 +97,9 @@ void Call::respond(HttpResponse response, std::string_view detail) const {
 void Call::send_rest(const std::shared_ptr<EncodedBody>& parts) const {
   exchange_.on_sent([call = *this, parts] {
     call.exchange_.write(parts->next());
-    if (parts->done()) return call.exchange_.finish();
-    call.send_rest(parts);
+    if (!parts->done()) return call.send_rest(parts);
+    (void)call.memory().set(parts->held);  // cannot fail, because it gives memory back
+    call.exchange_.finish();
   });
 }
 

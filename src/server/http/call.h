@@ -33,7 +33,7 @@ class Call {
   double seconds() const { return std::chrono::duration<double>(Clock::now() - arrived_).count(); }
 
   // Returns the encoding that the client accepts for an answer (body_encoder.h), and charges the encoder's memory.
-  // Returns "" if the client accepts none, or if there is no memory.
+  // Returns "" if the client accepts none, or if there is no memory. The metrics do not count that as a refusal.
   std::string_view affordable_coding() const;
 
   // Answers the request. A body of 4 KiB or more is compressed if the client accepts that. A body of more than 64 KiB
@@ -60,6 +60,8 @@ class Call {
 
  private:
   struct EncodedBody;
+  std::string_view accepted_coding() const;
+  void respond_in_parts(HttpResponse response) const;
   void send_rest(const std::shared_ptr<EncodedBody>& parts) const;
   void start(HttpResponse response, std::string_view note) const;
 
