@@ -51,7 +51,8 @@ std::optional<ReasoningLimit> limit_reasoning(const ServedModel& model, const Ch
     limit.opened = style.prompt_opens_reasoning || begins_in_reasoning(style.reasoning_parser);
     limit.repeats = repeats_reasoning(style.reasoning_parser);
   }
-  if (marks.closing.empty() || model.tokenizer == nullptr) return std::nullopt;
+  // Without an opening mark, the engine would count the answer as reasoning.
+  if (marks.opening.empty() || marks.closing.empty() || model.tokenizer == nullptr) return std::nullopt;
   limit.opening = std::move(marks.opening);
   limit.closing = std::move(marks.closing);
   Result<std::vector<TokenId>> ids = model.tokenizer->encode(limit.closing, {.add_special_tokens = false});

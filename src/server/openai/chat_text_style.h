@@ -20,7 +20,7 @@ ApiResult<ChatTextStyle> text_style_of(const ServedModel& model, const ToolField
                                        bool constrained, bool separate);
 
 // Returns a limit of `tokens` tokens for the reasoning of a text with this style. Returns nothing if the text has no
-// reasoning, or if the reasoning has no closing mark.
+// reasoning, or if the reasoning lacks its opening or its closing mark.
 std::optional<ReasoningLimit> limit_reasoning(const ServedModel& model, const ChatTextStyle& style,
                                               std::int64_t tokens);
 

@@ -10,6 +10,7 @@
 
 #include "tessera/server/openai/chat_request.h"
 #include "tessera/server/openai/chat_text.h"
+#include "tessera/server/openai/chat_text_style.h"
 #include "tessera/server/served_model.h"
 #include "tessera/server/test_model.h"
 
@@ -29,7 +30,7 @@ class Scripted final : public ChatFormat {
   const std::string& name() const override { return name_; }
   bool finds(Part) const override { return true; }
   bool reads_special_tokens() const override { return special; }
-  ReasoningMarks reasoning_marks() const override { return {.opening = "[[why ", .closing = "]]"}; }
+  ReasoningMarks reasoning_marks() const override { return marks; }
   Result<std::unique_ptr<ChatParser>> begin(const Request& request) const override {
     starts.push_back(request.start);
     if (!begins) return invalid_argument("it does not begin");
@@ -38,6 +39,7 @@ class Scripted final : public ChatFormat {
 
   bool special = false;
   bool begins = true;
+  ReasoningMarks marks = {.opening = "[[why ", .closing = "]]"};
   mutable std::vector<ReasoningStart> starts{};  // the `start` of each parser that was begun
 
  private:
@@ -148,6 +150,19 @@ TEST(ChatRequest, TheFormatsMarksTellWhereTheTextBegins) {
   EXPECT_THAT(start(goes_on("[[why so")), ElementsAre(kInside));
   EXPECT_THAT(start(goes_on("[[why so]] I")), ElementsAre(kBehind));
   EXPECT_THAT(start(goes_on("I </think> so")), ElementsAre(kBefore)) << "and the format still reads it";
+}
+
+TEST(LimitReasoning, AFormatWithoutAMarkHasNoLimit) {
+  const ServedModel model = test::test_model();
+  const auto format = format_of({});
+  ChatTextStyle style;
+  style.reasoning_format = format;
+  const auto limited = [&] { return limit_reasoning(model, style, 4).has_value(); };
+  EXPECT_TRUE(limited());
+  format->marks.opening = "";
+  EXPECT_FALSE(limited()) << "the answer would count as reasoning";
+  format->marks = {.opening = "[[why ", .closing = ""};
+  EXPECT_FALSE(limited());
 }
 
 TEST(ChatRequest, AFormatTellsWhetherItReadsSpecialTokens) {
