@@ -84,6 +84,12 @@ void Call::respond(HttpResponse response, std::string_view detail) const {
 
 // Answers with a body that is longer than kEncodedAtOnce, compressed if the client accepts that.
 void Call::respond_in_parts(HttpResponse response) const {
+  if (request().head_only && !accepted_coding().empty()) {
+    add_coding(response, accepted_coding());
+    response.body.clear();  // not compressed, because it would be dropped
+    exchange_.start_stream(response);
+    return exchange_.finish();
+  }
   const std::int64_t held = memory().bytes();
   const std::string_view coding = affordable_coding();
   if (coding.empty()) return exchange_.respond(std::move(response));

@@ -75,7 +75,8 @@ struct HttpRequest {
   std::string body;
   // The client's address. For IPv6 it is the /64 network ("2001:db8::/64"), because one client owns all its addresses.
   std::string peer{};
-  bool has_body = false;  // the head announces a body
+  bool has_body = false;   // the head announces a body
+  bool head_only = false;  // a HEAD: nothing after the head of the answer is sent
 
   // Returns the header's value, or "" if the header is absent. Ignores the case of the header's name.
   std::string_view header(std::string_view name) const;

@@ -317,7 +317,7 @@ bool HttpSession::accept_head(Reader& reader) {
   request.method = head.method_string();
   finished_.method = request.method;
   finished_.user_agent = request.header("User-Agent");
-  head_only_ = request.method == "HEAD";
+  head_only_ = request.head_only = request.method == "HEAD";
   if (head_only_) request.method = "GET";
 
   Result<RequestTarget> target = parse_target(head.target());

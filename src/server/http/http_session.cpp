@@ -81,6 +81,9 @@ HttpSession::HttpSession(HttpSessions& sessions, Socket socket)
 HttpSession::~HttpSession() {
   if (exchange_ != nullptr) {  // the server ends early, and handles may outlive the session
     exchange_->session = nullptr;
+    // The callbacks may hold handles, and then the exchange would hold itself.
+    exchange_->on_disconnect = nullptr;
+    exchange_->on_sent = nullptr;
     --sessions_.answering;
   }
   sessions_.alive.erase(this);
