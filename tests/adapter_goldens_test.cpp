@@ -253,7 +253,7 @@ TEST_P(RoundedBases, TakeTheWholeChange) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, RoundedBases,
-                         ::testing::Values(Rounding{"int8", 0.03}, Rounding{"fp8", 0.15}, Rounding{"int4", 0.3}),
+                         ::testing::Values(Rounding{"int8", 0.03}, Rounding{"fp8", 0.15}, Rounding{"int4", 0.5}),
                          [](const auto& c) { return std::string(c.param.format); });
 
 // The base checkpoints have weights in FP8 or in int4.
