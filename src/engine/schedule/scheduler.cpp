@@ -307,7 +307,8 @@ bool Scheduler::stop_drafting() {
 }
 
 bool Scheduler::waits_for_drafts_alone() const {
-  constexpr std::int64_t kFew = 8;  // this many sequences show how many drafts all sequences would keep
+  constexpr std::int64_t kFew = 8;     // this many sequences show how many drafts all sequences would keep
+  if (!reads_at_once()) return false;  // nobody drafts, as in most steps
   const auto reads = [](const auto& sequence) { return sequence->reads_results_at_once(); };
   if (std::ranges::any_of(running_, reads) || std::ranges::any_of(waiting_, reads)) return false;
   const std::int64_t drafting =
