@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <fstream>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "tessera/base/parsed_number.h"
 #include "tessera/server/api_job.h"
 #include "tessera/server/batches/new_batch.h"
 #include "tessera/server/fields/api_fields.h"
@@ -35,14 +35,12 @@ std::string file_name(const std::string& sent) {
 }
 
 ApiResult<std::int64_t> read_age(std::string_view text) {
-  std::int64_t seconds = 0;
-  const std::from_chars_result read = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (read.ec != std::errc() || read.ptr != text.data() + text.size() || seconds < kLeastFileAge ||
-      seconds > kMostFileAge)
+  const std::optional<std::int64_t> seconds = parsed_number<std::int64_t>(text);
+  if (!seconds || *seconds < kLeastFileAge || *seconds > kMostFileAge)
     return invalid_field("expires_after[seconds]",
                          fmt::format("\"expires_after[seconds]\" is \"{}\"; accepted: {} to {}",
                                      clip_text(std::string(text)), kLeastFileAge, kMostFileAge));
-  return seconds;
+  return *seconds;
 }
 
 ApiResult<std::string> put_file(FileStore& store, const std::string& owner, std::string_view content_type,

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "tessera/base/json.h"
 #include "tessera/base/json_fields.h"
+#include "tessera/base/parsed_number.h"
 
 namespace tessera {
 namespace {
@@ -94,11 +94,9 @@ std::optional<TcpAddress> tcp_address(std::string_view endpoint) {
   const std::string_view digits = address.substr(colon + 1);
   const bool bracketed = host.starts_with('[') && host.ends_with(']');
   if (host.find_first_of(bracketed ? " \t/;" : " \t/;:") != std::string_view::npos) return std::nullopt;
-  int port = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  if (error != std::errc() || end != digits.data() + digits.size() || port < 1 || port > kLargestPort)
-    return std::nullopt;
-  return TcpAddress{.host = std::string(host), .port = port};
+  const std::optional<int> port = parsed_number<int>(digits);
+  if (!port || *port < 1 || *port > kLargestPort) return std::nullopt;
+  return TcpAddress{.host = std::string(host), .port = *port};
 }
 
 bool KvEventsOptions::listens() const {

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <vector>
 
+#include "tessera/base/parsed_number.h"
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/fields/json_writer.h"
 #include "tessera/server/fields/query.h"
@@ -21,13 +21,11 @@ ApiResult<std::optional<std::int64_t>> query_integer(std::string_view query, std
                                                      std::int64_t high) {
   const std::optional<std::string> text = query_value(query, name);
   if (!text) return std::optional<std::int64_t>();
-  std::int64_t value = 0;
-  const char* const end = text->data() + text->size();
-  const std::from_chars_result read = std::from_chars(text->data(), end, value);
-  if (read.ec != std::errc() || read.ptr != end || value < low || value > high)
+  const std::optional<std::int64_t> value = parsed_number<std::int64_t>(*text);
+  if (!value || *value < low || *value > high)
     return invalid_field(std::string(name),
                          fmt::format("query: \"{}\" is \"{}\"; accepted: {} to {}", name, clip_text(*text), low, high));
-  return std::optional(value);
+  return value;
 }
 
 ApiResult<bool> query_boolean(std::string_view query, std::string_view name) {
