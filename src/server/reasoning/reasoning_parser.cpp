@@ -29,24 +29,42 @@ MadeReasoning mistral_reasoning(bool opened) { return std::make_unique<TaggedRea
 MadeReasoning harmony_reasoning(bool opened) { return std::make_unique<HarmonyReasoning>(opened); }
 MadeReasoning none(bool /*opened*/) { return std::make_unique<NoReasoning>(); }
 
+// How reasoning is marked in a text.
+struct ReasoningForm {
+  MadeReasoning (*make)(bool opened);
+  ReasoningTags tags{};             // the marks around a piece of reasoning; empty if there are none
+  bool begins_inside = false;       // a text begins inside the reasoning, whatever the prompt says
+  bool repeats = false;             // a text may have several pieces of reasoning
+  bool has_special_tokens = false;  // the marks are special tokens
+};
+
+constexpr ReasoningForm kThink{.make = think, .tags = kThinkTags};
+constexpr ReasoningForm kThinkAtOnce{.make = think_at_once, .tags = kThinkTags, .begins_inside = true};
+constexpr ReasoningForm kMistral{.make = mistral_reasoning, .tags = kMistralTags, .has_special_tokens = true};
+constexpr ReasoningForm kHarmony{.make = harmony_reasoning,
+                                 .tags = {.opening = kAnalysisHeader, .closing = "<|end|>"},
+                                 .repeats = true,
+                                 .has_special_tokens = true};
+constexpr ReasoningForm kNone{.make = none};
+
 struct NamedReasoning {
   std::string_view name;
-  MadeReasoning (*make)(bool opened);
+  const ReasoningForm& form;
 };
 
 constexpr NamedReasoning kReasoningFormats[] = {
-    {"deepseek-r1", think_at_once},
-    {"deepseek_r1", think_at_once},
-    {"deepseek-v3", think},
-    {"deepseek_v3", think},
-    {"glm45", think},
-    {"glm47", think},
-    {"gpt-oss", harmony_reasoning},
-    {"openai_gptoss", harmony_reasoning},
-    {"mistral", mistral_reasoning},
-    {"qwen3", think},
-    {"qwen3-thinking", think_at_once},
-    {"none", none},
+    {"deepseek-r1", kThinkAtOnce},
+    {"deepseek_r1", kThinkAtOnce},
+    {"deepseek-v3", kThink},
+    {"deepseek_v3", kThink},
+    {"glm45", kThink},
+    {"glm47", kThink},
+    {"gpt-oss", kHarmony},
+    {"openai_gptoss", kHarmony},
+    {"mistral", kMistral},
+    {"qwen3", kThink},
+    {"qwen3-thinking", kThinkAtOnce},
+    {"none", kNone},
 };
 
 const NamedReasoning* find_reasoning(std::string_view name) {
@@ -58,7 +76,7 @@ const NamedReasoning* find_reasoning(std::string_view name) {
 
 Result<ReasoningParser> ReasoningParser::create(std::string_view name, bool opened) {
   if (const NamedReasoning* format = find_reasoning(name); format != nullptr)
-    return ReasoningParser(format->make(opened));
+    return ReasoningParser(format->form.make(opened));
   std::string message = "reasoning parser \"" + std::string(name) + "\"; accepted: ";
   for (const NamedReasoning& format : kReasoningFormats) {
     if (!message.ends_with(' ')) message += ", ";
@@ -84,25 +102,24 @@ std::string_view guess_reasoning_parser(std::string_view chat_template) {
 
 ReasoningMarks reasoning_marks(std::string_view name) {
   const NamedReasoning* format = find_reasoning(name);
-  if (format == nullptr || format->make == none) return {};
-  if (format->make == harmony_reasoning) return {.opening = std::string(kAnalysisHeader), .closing = "<|end|>"};
-  const ReasoningTags& tags = format->make == mistral_reasoning ? kMistralTags : kThinkTags;
+  if (format == nullptr) return {};
+  const ReasoningTags& tags = format->form.tags;
   return {.opening = std::string(tags.opening), .closing = std::string(tags.closing)};
 }
 
 bool begins_in_reasoning(std::string_view name) {
   const NamedReasoning* format = find_reasoning(name);
-  return format != nullptr && format->make == think_at_once;
+  return format != nullptr && format->form.begins_inside;
 }
 
 bool repeats_reasoning(std::string_view name) {
   const NamedReasoning* format = find_reasoning(name);
-  return format != nullptr && format->make == harmony_reasoning;
+  return format != nullptr && format->form.repeats;
 }
 
 bool reads_special_tokens(std::string_view name) {
   const NamedReasoning* format = find_reasoning(name);
-  return format != nullptr && (format->make == harmony_reasoning || format->make == mistral_reasoning);
+  return format != nullptr && format->form.has_special_tokens;
 }
 
 bool opens_reasoning(std::string_view prompt) {
