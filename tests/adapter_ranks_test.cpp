@@ -1,25 +1,20 @@
 // Catches: ranks whose slice of an adapter does not match their slice of the adapted matrix; an adapter's result that
-// is added once for each rank; a rank that lacks the adapter or has another adapter; an error that does not name the
-// lost rank.
+// is added once for each rank; a rank that lacks the adapter or has another adapter.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <optional>
 
 #include "adapter_golden.h"
-#include "faulty_nodes.h"
 #include "tessera/ops/testing/ranks.h"
 #include "tessera/runner/verify/verify.h"
 
 namespace tessera {
 namespace {
 
-using testing::devices;
 using testing::folder_of;
 using testing::Golden;
 using testing::greedy;
-using ::testing::HasSubstr;
 using testing::kBothAdapters;
 using testing::read_golden_folder;
 using testing::run_one;
@@ -141,42 +136,6 @@ TEST_P(AdapterRanks, VerifyComparesTheGraphsOfEveryRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, AdapterRanks, ::testing::Values(kRanks, kStages, kBoth), name_of);
-
-// Rank 1 is lost, in this process or in another process.
-class LostAdapterRanks : public ::testing::TestWithParam<bool> {};
-
-TEST_P(LostAdapterRanks, AreNamedInOneError) {
-  const Golden golden = read_golden_folder(folder_of("llama-lora/r16-pattern"));
-  EngineOptions options = testing::faulty_options(testing::faulty_registry(), 2);
-  options.adapters = {.enabled = true, .limits = {.slots = 2}, .paths = {{.name = "tuned", .path = golden.folder}}};
-  Request request = testing::request(11, 6);
-  request.adapter = "tuned";
-  EngineOptions whole = options;
-  whole.tp_size = 1;
-  const std::vector<TokenId> right = run_one(**Engine::create(whole), request).output_ids;
-  std::optional<testing::Nodes> nodes;
-  std::unique_ptr<Engine> here;
-  testing::plans = {};
-  if (GetParam()) {
-    nodes.emplace(FaultPlan{}, options);
-    ASSERT_TRUE(nodes->started.ok()) << nodes->started.to_string();
-  } else {
-    here = testing::make_engine(options);
-    ASSERT_NE(here, nullptr);
-  }
-  Engine& engine = GetParam() ? nodes->engine() : *here;
-  EXPECT_EQ(run_one(engine, request).output_ids, right);
-  // The next request that names the adapter copies the adapter to a slot. This copy is the first call that fails.
-  ASSERT_TRUE(testing::load(engine, "tuned", golden.folder, /*replace=*/true).ok());
-  devices[1]->set_plan({.lost_from = 1});
-  const Status failed = engine.run({&request, 1}).status();
-  EXPECT_EQ(failed.code(), StatusCode::kDeviceLost) << failed.to_string();
-  EXPECT_THAT(failed.message(), HasSubstr("rank 1 of 2"));
-  EXPECT_EQ(engine.step().status().code(), StatusCode::kDeviceLost);
-}
-
-INSTANTIATE_TEST_SUITE_P(Of, LostAdapterRanks, ::testing::Bool(),
-                         [](const auto& c) { return c.param ? "AnotherProcess" : "ThisProcess"; });
 
 }  // namespace
 }  // namespace tessera

@@ -8,11 +8,11 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "tessera/comm/testing/nodes.h"
-#include "tessera/device/testing/environment.h"
 #include "tessera/engine/engine.h"
 #include "tessera/engine/engine_thread.h"
 #include "tessera/engine/plan/rank_places.h"
@@ -50,8 +50,9 @@ inline Result<Engines> start(EngineOptions options) {
     own.replica = r;
     own.node_rank = r / replicas_here(options);
     own.lockstep = groups[static_cast<std::size_t>(own.node_rank)];
-    if (options.nnodes > 1 && test_device_name().starts_with("cuda"))
-      own.device = "cuda:" + std::to_string(own.node_rank * replicas_here(options));
+    const std::string kind = options.device.substr(0, options.device.find(':'));
+    if (options.nnodes > 1 && kind != "cpu")
+      own.device = kind + ":" + std::to_string(own.node_rank * replicas_here(options));
     Result<std::unique_ptr<Engine>> engine = Engine::create(own);
     if (!engine.ok()) own.lockstep->communicator(r).abort(engine.status().message());
     engines[static_cast<std::size_t>(r)] = TRY(std::move(engine));
