@@ -1,6 +1,7 @@
 #include "tessera/ops/attention/attention_schedule.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "tessera/base/ceil_div.h"
@@ -24,6 +25,42 @@ std::int64_t TiledRows::tiles_end(std::size_t b, std::int64_t group, std::int64_
   return query_lens[b] < least_rows ? 0 : ceil_div(query_lens[b] * group, tile_rows);
 }
 
+bool TiledRows::same_tiles(const TiledRows& other, std::int64_t tile_rows) const {
+  for (std::size_t b = 0; b < query_lens.size(); ++b) {
+    const std::int64_t end = tiles_end(b, 1, tile_rows);
+    if (end != other.tiles_end(b, 1, tile_rows)) return false;
+    if (end > 0 && first_tile(b, 1, tile_rows) != other.first_tile(b, 1, tile_rows)) return false;
+  }
+  return true;
+}
+
+WorkerLoads::WorkerLoads(std::int64_t workers)
+    : workers_(workers), leaves_(std::bit_ceil(static_cast<std::size_t>(workers))), tree_(2 * leaves_) {
+  clear();
+}
+
+void WorkerLoads::clear() {
+  std::ranges::fill(tree_, std::numeric_limits<Key>::max());
+  for (std::size_t w = 0; w < static_cast<std::size_t>(workers_); ++w) tree_[leaves_ + w] = w;
+  for (std::size_t node = leaves_ - 1; node > 0; --node) tree_[node] = std::min(tree_[2 * node], tree_[2 * node + 1]);
+}
+
+std::int32_t WorkerLoads::give(std::int64_t cost) {
+  const auto worker = tree_[1] & ((Key{1} << kWorkerBits) - 1);
+  Key least = tree_[1] + (static_cast<Key>(cost) << kWorkerBits);
+  for (std::size_t node = leaves_ + worker; node > 1; node /= 2) {
+    tree_[node] = least;
+    least = std::min(least, tree_[node ^ 1]);
+  }
+  tree_[1] = least;
+  return static_cast<std::int32_t>(worker);
+}
+
+std::int64_t WorkerLoads::most() const {
+  const std::span<const Key> leaves(tree_.data() + leaves_, static_cast<std::size_t>(workers_));
+  return static_cast<std::int64_t>(std::ranges::max(leaves) >> kWorkerBits);
+}
+
 TileSchedule::TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, const TileUnits& units,
                            std::int64_t tile_rows, std::int64_t workers, std::int64_t key_block, std::int64_t window)
     : units_(units),
@@ -31,25 +68,10 @@ TileSchedule::TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, c
       key_block_(key_block),
       window_(window),
       cuts_(key_block > 0 && window == 0),
-      loads_(static_cast<std::size_t>(workers)) {
+      loads_(workers) {
   const auto most = static_cast<std::size_t>(most_tiles(max_tokens, max_requests, tile_rows));
   tiles_.reserve(most);
   worker_of_.resize(most * static_cast<std::size_t>(units.per_tile + units.per_pair));
-}
-
-std::int32_t TileSchedule::give(std::int64_t cost) {
-  const std::int32_t worker = loads_[0].worker;
-  Load load{loads_[0].cost + cost, worker};
-  // Moves the worker down the heap until none of its children has less work.
-  std::size_t at = 0;
-  for (std::size_t child = 1; child < loads_.size(); child = 2 * at + 1) {
-    if (child + 1 < loads_.size() && loads_[child + 1].cost < loads_[child].cost) ++child;
-    if (load.cost <= loads_[child].cost) break;
-    loads_[at] = loads_[child];
-    at = child;
-  }
-  loads_[at] = load;
-  return worker;
 }
 
 std::int64_t TileSchedule::assign(const TiledRows& rows, std::span<std::int32_t> starts, std::span<TileWork> works) {
@@ -77,12 +99,12 @@ void TileSchedule::find_tiles(const TiledRows& rows) {
 }
 
 void TileSchedule::choose_workers(std::span<std::int32_t> starts) {
-  for (std::size_t w = 0; w < loads_.size(); ++w) loads_[w] = {0, static_cast<std::int32_t>(w)};
+  loads_.clear();
   std::fill(starts.begin(), starts.end(), 0);
   std::size_t count = 0;
   for (const Tile& tile : tiles_)
     for (std::int64_t unit = 0; unit < units_of(tile); ++unit) {
-      worker_of_[count] = give(cost_of(tile));
+      worker_of_[count] = loads_.give(cost_of(tile));
       ++starts[static_cast<std::size_t>(worker_of_[count]) + 1];
       ++count;
     }
@@ -93,7 +115,7 @@ bool TileSchedule::pays_to_cut() const {
   constexpr std::int64_t kLeastGain = 12;  // in blocks of keys; writing and merging parts costs about this much
   std::int64_t total = 0;
   for (const Tile& tile : tiles_) total += cost_of(tile) * units_of(tile);
-  const std::int64_t last = std::ranges::max(loads_, {}, &Load::cost).cost;
+  const std::int64_t last = loads_.most();
   const std::int64_t equal = total / workers();
   return last - equal >= kLeastGain * key_block_ && last * 8 > equal * 9;
 }
@@ -133,6 +155,7 @@ std::int64_t TileSchedule::write_cut(std::span<std::int32_t> starts, std::span<T
   // No part may have fewer than kLeastPart blocks. A range may therefore end too early, by at most kLeastPart blocks.
   // To make up for this, every range is made kLeastPart blocks longer.
   const std::int64_t range = ceil_div(total, workers()) + kLeastPart;
+  const auto num_workers = static_cast<std::size_t>(workers());
   std::size_t count = 0;
   std::size_t worker = 0;
   std::int64_t left = range;
@@ -147,7 +170,7 @@ std::int64_t TileSchedule::write_cut(std::span<std::int32_t> starts, std::span<T
       const std::int64_t blocks = blocks_of(tile);
       const std::size_t begin = count;
       for (std::int64_t at = 0; at < blocks;) {
-        const bool is_last = worker + 1 == loads_.size();
+        const bool is_last = worker + 1 == num_workers;
         if (left < kLeastPart && !is_last) {
           end_range();
           continue;
@@ -168,7 +191,7 @@ std::int64_t TileSchedule::write_cut(std::span<std::int32_t> starts, std::span<T
       }
       if (count - begin > 1) parts += static_cast<std::int32_t>(count - begin);
     }
-  while (worker < loads_.size()) end_range();
+  while (worker < num_workers) end_range();
   return static_cast<std::int64_t>(count);
 }
 

@@ -52,12 +52,38 @@ struct TiledRows {
   // tile. A tile has `tile_rows` rows, and a token has `group` rows. Both results are equal if the request has no tile.
   std::int64_t first_tile(std::size_t b, std::int64_t group, std::int64_t tile_rows) const;
   std::int64_t tiles_end(std::size_t b, std::int64_t group, std::int64_t tile_rows) const;
+
+  // Returns whether both select the same tiles of the same requests. A token has one row.
+  bool same_tiles(const TiledRows& other, std::int64_t tile_rows) const;
 };
 
 // Returns the maximum number of tiles that `requests` requests with `tokens` rows in total can have.
 inline std::int64_t most_tiles(std::int64_t tokens, std::int64_t requests, std::int64_t tile_rows) {
   return tokens / tile_rows + requests;
 }
+
+// Workers by the cost of the work that they have. Finds the least loaded worker through a tree in which each node holds
+// the smaller of its two children, so that giving work takes one comparison a level and no branch.
+class WorkerLoads {
+ public:
+  explicit WorkerLoads(std::int64_t workers);
+
+  std::int64_t workers() const { return workers_; }
+  void clear();
+  // Adds `cost` to the load of the least loaded worker, the first of several, and returns that worker. Precondition: no
+  // load reaches 2^47.
+  std::int32_t give(std::int64_t cost);
+  std::int64_t most() const;  // the largest load
+
+ private:
+  // A load and its worker as one number, whose order is that of the loads, and among equal loads that of the workers.
+  using Key = std::uint64_t;
+  static constexpr int kWorkerBits = 16;
+
+  std::int64_t workers_;
+  std::size_t leaves_;     // the power of two from `workers` on
+  std::vector<Key> tree_;  // [2 · leaves]: node 1 is the root, node leaves + w is worker w
+};
 
 // Assigns the units of causal tiles to workers that run concurrently, so that all workers end at about the same time.
 // The units of the largest tile are assigned first. Each unit goes to the worker with the least work so far.
@@ -73,7 +99,8 @@ class TileSchedule {
   TileSchedule(std::int64_t max_tokens, std::int64_t max_requests, const TileUnits& units, std::int64_t tile_rows,
                std::int64_t workers, std::int64_t key_block = 0, std::int64_t window = 0);
 
-  std::int64_t workers() const { return static_cast<std::int64_t>(loads_.size()); }
+  std::int64_t workers() const { return loads_.workers(); }
+  std::int64_t tile_rows() const { return tile_rows_; }
   std::int64_t max_works() const { return static_cast<std::int64_t>(worker_of_.size()) + (cuts_ ? workers() - 1 : 0); }
   // Returns the maximum number of parts of all cut tiles together. A worker's range contains at most two of these
   // parts, one at its beginning and one at its end.
@@ -91,12 +118,6 @@ class TileSchedule {
     std::uint16_t index;
     bool ends_pair;  // the tile is the later tile of its pair, or alone in its pair
   };
-  struct Load {
-    std::int64_t cost;
-    std::int32_t worker;
-  };
-  // Adds `cost` to the load of the least loaded worker, and returns that worker.
-  std::int32_t give(std::int64_t cost);
   // Fills tiles_ with the tiles of the forward, the largest first.
   void find_tiles(const TiledRows& rows);
   // Chooses a worker for each unit, for the case that no tile is cut. Counts the units of worker w in starts[w + 1].
@@ -119,8 +140,8 @@ class TileSchedule {
   std::int64_t key_block_;
   std::int64_t window_;
   bool cuts_;
-  std::vector<Tile> tiles_;              // scratch: the tiles of the forward
-  std::vector<Load> loads_;              // a heap with the least loaded worker first
+  std::vector<Tile> tiles_;  // scratch: the tiles of the forward
+  WorkerLoads loads_;
   std::vector<std::int32_t> worker_of_;  // scratch: the worker of each work item, in the order of assignment
 };
 

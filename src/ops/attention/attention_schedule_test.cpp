@@ -120,6 +120,19 @@ TEST(TileSchedule, CutsNothingWithAWindow) {
     EXPECT_EQ(work.parts, 1);
 }
 
+TEST(TiledRows, SameTilesWhereNoWholeTileIsLeftOut) {
+  const std::vector<std::int32_t> query_lens = {4, 300, 1, 7};
+  const std::vector<std::int32_t> kv_lens = {100, 300, 50, 7};
+  const TiledRows all{query_lens, kv_lens, /*least_rows=*/2};
+  const auto same = [&](const std::vector<std::int32_t>& first_rows, std::int64_t least_rows = 2) {
+    return TiledRows{query_lens, kv_lens, least_rows, first_rows}.same_tiles(all, kTileRows);
+  };
+  EXPECT_TRUE(same({3, 127, 1, 0})) << "each tile has a wanted row";
+  EXPECT_FALSE(same({3, 128, 1, 0})) << "a tile of the second request has none";
+  EXPECT_FALSE(same({4, 0, 1, 0})) << "no row of the first request is wanted";
+  EXPECT_FALSE(same({3, 0, 0, 0}, 1)) << "the third request has a tile of its own";
+}
+
 TEST(TileSchedule, AssignsNothingWithoutRequests) {
   const Assignment a = assign({}, {}, {4}, 5);
   EXPECT_TRUE(a.works.empty());
@@ -128,6 +141,23 @@ TEST(TileSchedule, AssignsNothingWithoutRequests) {
 
 // The largest tile is assigned first, to the worker with the least work, so no worker has more than the mean plus one
 // tile.
+TEST(WorkerLoads, GivesToTheLeastLoadedWorker) {
+  for (const std::int64_t workers : {1, 2, 66, 132}) {
+    WorkerLoads loads(workers);
+    for (int round = 0; round < 2; ++round) {
+      std::vector<std::int64_t> expected(static_cast<std::size_t>(workers));
+      for (std::int64_t i = 0; i < 1000; ++i) {
+        const std::int64_t cost = (i * 7919) % 4096;
+        const auto least = std::ranges::min_element(expected);
+        ASSERT_EQ(loads.give(cost), least - expected.begin()) << i;
+        *least += cost;
+      }
+      EXPECT_EQ(loads.most(), std::ranges::max(expected));
+      loads.clear();
+    }
+  }
+}
+
 TEST(TileSchedule, BalancesKeysOverWorkers) {
   const std::vector<std::int32_t> query_lens = {4096, 300, 1, 1, 2048};
   const std::vector<std::int32_t> kv_lens = {4096, 5000, 900, 40, 3000};

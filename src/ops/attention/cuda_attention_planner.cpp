@@ -130,10 +130,7 @@ void CudaAttentionPlanner::plan_extend(ShapePlan& plan, const ForwardBatch& batc
   if (plan.single_rows == AttentionKernel::kFa2) plan_single_rows(plan, batch);
   if (plan.single_rows == AttentionKernel::kHopper)
     plan.work.single_blocks = write_segments(plan.segments, {batch.query_lens, batch.kv_lens});
-  plan.work.tiles = write_tiles(
-      plan,
-      {.query_lens = batch.query_lens, .kv_lens = batch.kv_lens, .least_rows = plan.separates_single_rows() ? 2 : 1},
-      RowList::kAll);
+  plan.work.tiles = write_tiles(plan, {.all = tiled_rows(plan, batch), .wanted = std::nullopt});
 }
 
 // Plans the lists of wanted rows (ForwardBatch::wanted_rows), after plan_extend() has planned the lists of all rows. If
@@ -151,11 +148,17 @@ void CudaAttentionPlanner::plan_wanted(ShapePlan& plan, const ForwardBatch& batc
     plan.wanted_work.single_blocks = same ? copy_segments(plan.segments, plan.wanted_segments, plan.work.single_blocks)
                                           : write_segments(plan.wanted_segments, wanted);
   }
-  plan.wanted_work.tiles = write_tiles(plan, tiled_wanted_rows(plan, batch, wanted_starts), RowList::kWanted);
+  plan.wanted_work.tiles =
+      write_tiles(plan, {.all = tiled_rows(plan, batch), .wanted = tiled_wanted_rows(plan, batch, wanted_starts)});
 }
 
-// Returns the rows that are divided into tiles: each request's rows from the first wanted row on, except rows that the
-// single-row kernel computes.
+// Returns the rows that are divided into tiles: all rows, except those that the single-row kernel computes.
+TiledRows CudaAttentionPlanner::tiled_rows(const ShapePlan& plan, const ForwardBatch& batch) {
+  return {.query_lens = batch.query_lens, .kv_lens = batch.kv_lens, .least_rows = plan.separates_single_rows() ? 2 : 1};
+}
+
+// Returns the wanted rows that are divided into tiles: each request's rows from the first wanted row on, except rows
+// that the single-row kernel computes.
 TiledRows CudaAttentionPlanner::tiled_wanted_rows(const ShapePlan& plan, const ForwardBatch& batch,
                                                   std::span<const std::int32_t> wanted_starts) {
   for (std::size_t b = 0; b < batch.query_lens.size(); ++b) {
@@ -167,30 +170,45 @@ TiledRows CudaAttentionPlanner::tiled_wanted_rows(const ShapePlan& plan, const F
   return {.query_lens = batch.query_lens, .kv_lens = batch.kv_lens, .first_rows = first_tiled_};
 }
 
-// Writes the list of tiles, and returns whether there are any tiles.
-bool CudaAttentionPlanner::write_tiles(ShapePlan& plan, const TiledRows& rows, RowList list) {
+// Writes a list of tiles, and returns whether it has any tiles.
+bool CudaAttentionPlanner::write_tiles(ShapePlan& plan, const ListRows& rows) {
   if (plan.extend == AttentionKernel::kFa2)
-    return write_blocks(plan, list == RowList::kAll ? plan.blocks : plan.wanted_blocks, rows) > 0;
+    return rows.wanted ? write_blocks(plan, plan.wanted_blocks, *rows.wanted) > 0
+                       : write_blocks(plan, plan.blocks, rows.all) > 0;
   if (plan.extend != AttentionKernel::kFa3) return false;
   // The forward may run with short tiles or with tiles of full size, depending on the size to which it is padded. So
   // both lists are written.
-  const std::int64_t tokens = std::accumulate(rows.query_lens.begin(), rows.query_lens.end(), std::int64_t{0});
-  if (plan.short_tiles.schedule && tokens <= plan.short_tiles.tokens) write_works(plan.short_tiles, rows, list);
-  return write_works(plan.tiles, rows, list) > 0;
+  const std::int64_t tokens = std::accumulate(rows.all.query_lens.begin(), rows.all.query_lens.end(), std::int64_t{0});
+  if (plan.short_tiles.schedule && tokens <= plan.short_tiles.tokens) write_works(plan.short_tiles, rows);
+  return write_works(plan.tiles, rows) > 0;
 }
 
-// Writes the list of work items and returns their number. The items of wanted rows follow the items of all rows, so
-// that one copy uploads both lists.
-std::int64_t CudaAttentionPlanner::write_works(TileRange& range, const TiledRows& rows, RowList list) {
-  if (list == RowList::kAll) range.works_of_all = 0;
+// Writes a list of work items and returns their number.
+std::int64_t CudaAttentionPlanner::write_works(TileRange& range, const ListRows& rows) {
+  const std::int64_t works = rows.wanted ? write_wanted_works(range, rows) : write_all_works(range, rows.all);
+  step_->written(list_offset_ + range.offset, range.bytes(range.works_of_all + range.works_of_wanted));
+  return works;
+}
+
+std::int64_t CudaAttentionPlanner::write_all_works(TileRange& range, const TiledRows& rows) {
+  range.works_of_all = range.schedule->assign(rows, range.starts(host(), RowList::kAll), range.works(host()));
+  range.works_of_wanted = 0;
+  return range.works_of_all;
+}
+
+// Writes the items of wanted rows behind the items of all rows, so that one copy uploads both lists. If the wanted rows
+// have the same tiles, as in steps that draft, both lists share their items.
+std::int64_t CudaAttentionPlanner::write_wanted_works(TileRange& range, const ListRows& rows) {
+  const std::span<std::int32_t> starts = range.starts(host(), RowList::kWanted);
+  if (rows.wanted->same_tiles(rows.all, range.schedule->tile_rows())) {
+    std::ranges::copy(range.starts(host(), RowList::kAll), starts.begin());
+    return range.works_of_all;
+  }
   const std::int64_t before = range.works_of_all;
-  const std::span<std::int32_t> starts = range.starts(host(), list);
-  const std::int64_t count =
-      range.schedule->assign(rows, starts, range.works(host()).subspan(static_cast<std::size_t>(before)));
-  if (list == RowList::kAll) range.works_of_all = count;
+  range.works_of_wanted =
+      range.schedule->assign(*rows.wanted, starts, range.works(host()).subspan(static_cast<std::size_t>(before)));
   for (std::int32_t& start : starts) start += static_cast<std::int32_t>(before);
-  step_->written(list_offset_ + range.offset, range.bytes(before + count));
-  return count;
+  return range.works_of_wanted;
 }
 
 // Writes the list of blocks and returns the number of tiles.

@@ -129,13 +129,19 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   static RowList list_of(const AttentionShape& shape) {
     return shape.wanted_rows_only ? RowList::kWanted : RowList::kAll;
   }
+  // The rows of a list of tiles: `wanted`, or `all` if `wanted` is empty.
+  struct ListRows {
+    TiledRows all;
+    std::optional<TiledRows> wanted;
+  };
   // The memory of the tile lists. It holds the starts of each list, and then the work items of all lists.
   struct TileRange {
     std::optional<TileSchedule> schedule;  // empty: no forward has these tiles
     std::size_t offset = 0;
     std::int64_t tokens = 0;  // maximum number of tokens of a forward with these tiles
     std::int64_t lists = 1;
-    std::int64_t works_of_all = 0;  // number of work items now in the list of all rows
+    std::int64_t works_of_all = 0;     // number of work items now in the list of all rows
+    std::int64_t works_of_wanted = 0;  // likewise of wanted rows; 0 if the list shares the items of all rows
     std::size_t bytes(std::int64_t works) const;
     std::size_t bytes() const { return bytes(lists * schedule->max_works()); }
     std::span<std::int32_t> starts(std::byte* memory, RowList list) const;
@@ -180,10 +186,13 @@ class CudaAttentionPlanner final : public AttentionPlanner {
   Result<std::size_t> lay_out_segments(ShapePlan& plan, std::size_t offset, std::int64_t multiprocessors) const;
   void plan_extend(ShapePlan& plan, const ForwardBatch& batch);
   void plan_wanted(ShapePlan& plan, const ForwardBatch& batch, std::span<const std::int32_t> wanted_starts);
+  static TiledRows tiled_rows(const ShapePlan& plan, const ForwardBatch& batch);
   TiledRows tiled_wanted_rows(const ShapePlan& plan, const ForwardBatch& batch,
                               std::span<const std::int32_t> wanted_starts);
-  bool write_tiles(ShapePlan& plan, const TiledRows& rows, RowList list);
-  std::int64_t write_works(TileRange& range, const TiledRows& rows, RowList list);
+  bool write_tiles(ShapePlan& plan, const ListRows& rows);
+  std::int64_t write_works(TileRange& range, const ListRows& rows);
+  std::int64_t write_all_works(TileRange& range, const TiledRows& rows);
+  std::int64_t write_wanted_works(TileRange& range, const ListRows& rows);
   std::int64_t write_blocks(const ShapePlan& plan, const BlockRange& range, const TiledRows& rows);
   void plan_single_rows(ShapePlan& plan, const ForwardBatch& batch);
   std::int64_t write_segments(const SegmentRange& range, const SegmentedRows& rows);
