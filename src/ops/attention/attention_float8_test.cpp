@@ -3,6 +3,9 @@
 // request owns.
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <cstdlib>
+
 #include "tessera/ops/attention/attention_library_test_util.h"
 
 namespace tessera::testing {
@@ -53,6 +56,17 @@ TEST_P(AttentionFloat8, DecodeMatchesTheReferenceWithManyRequests) {
   for (std::size_t b = 0; b < kv_lens.size(); ++b) kv_lens[b] = static_cast<std::int32_t>(1 + b * 5);
   check_decode(float8_config(GetParam(), 64, 64, 1), 40, {kv_lens, {130, 4}});
   check_decode(float8_config(GetParam(), 128, 2, 4), 40, {kv_lens, {130, 4}});
+}
+
+// A kernel may narrow queries of bfloat16 to float16, whose exponents are fewer.
+TEST_P(AttentionFloat8, DecodeMatchesTheReferenceForLargeAndSmallQueries) {
+  for (const int exponent : {-60, -8, 12, 60}) {
+    if (GetParam() == DType::kFloat16 && std::abs(exponent) > 12) continue;
+    Config c = float8_config(GetParam(), 128, 2, 4);
+    c.q_max = std::ldexp(2.0, exponent);
+    c.scale = std::ldexp(c.scale, -exponent);
+    check_decode(c, 4, {{300, 7, 1}, {2000}});
+  }
 }
 
 TEST_P(AttentionFloat8, DecodeMatchesTheReferenceWithWindowsSoftcapAndSinks) {

@@ -42,6 +42,7 @@ struct Config {
   bool wanted_rows_only = false;
   double k_scale = 0.75;  // for a cache with scales
   double v_scale = 1.5;
+  double q_max = 2;  // queries are drawn from -q_max to q_max
 
   ir::Attributes attributes() const {
     ir::Attributes all = {{"group", group}, {"scale", scale}, {"window", window}, {"softcap", softcap}};
@@ -143,7 +144,7 @@ inline double cached_element(const Config& c, const HostTensor& cache, std::int6
 // NaN, and so are padded query rows.
 inline std::vector<HostTensor> make_operands(const Config& c, const ForwardBatch& batch, std::int64_t bucket_rows,
                                              std::uint32_t seed) {
-  HostTensor q = random_tensor(c.dtype, {bucket_rows, c.heads * c.head_dim}, seed, -2, 2);
+  HostTensor q = random_tensor(c.dtype, {bucket_rows, c.heads * c.head_dim}, seed, -c.q_max, c.q_max);
   std::int64_t rows = 0;
   for (const std::int32_t n : batch.query_lens) rows += n;
   for (std::int64_t i = rows * c.heads * c.head_dim; i < q.size(); ++i) q.set(i, std::nan(""));

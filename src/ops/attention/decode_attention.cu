@@ -79,7 +79,7 @@ Result<std::unique_ptr<BoundOp>> make(const CudaAttention& a, const CudaAttentio
                              .max_pages = static_cast<int>(a.metadata.max_pages_per_request),
                              .page_size = static_cast<int>(a.page_size)};
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(plan.workers), static_cast<unsigned>(a.shape.kv_heads)),
-                          .block = dim3(kWarp, kDecodeWarps<kHeadDim>)};
+                          .block = dim3(kWarp, kDecodeWarps<Y, kHeadDim>)};
   const ExtendWork* work = a.kind == BatchKind::kExtend ? planner.extend_work(a.shape) : nullptr;
   return make_cuda_op(kName, [=](cudaStream_t stream) {
     if (work != nullptr && work->single_blocks == 0 && !is_recording(stream)) return;
@@ -103,13 +103,13 @@ bool decode_attention_serves([[maybe_unused]] const AttentionShape& shape,
 
 std::int64_t decode_tile_keys(const AttentionShape& shape) {
   return with_kernel(
-      shape, [&]<class T, class Y, int kHeadDim>() { return std::int64_t{kDecodeWarps<kHeadDim> * kKeyBlock}; });
+      shape, [&]<class T, class Y, int kHeadDim>() { return std::int64_t{kDecodeWarps<Y, kHeadDim> * kKeyBlock}; });
 }
 
 Result<int> decode_attention_residency(const AttentionShape& shape) {
   return with_kernel(shape, [&]<class T, class Y, int kHeadDim>() {
     return blocks_per_multiprocessor(reinterpret_cast<const void*>(decode_attention<T, Y, kHeadDim>),
-                                     kDecodeWarps<kHeadDim> * kWarp, sizeof(DecodeShared<Y, kHeadDim>), kName);
+                                     kDecodeWarps<Y, kHeadDim> * kWarp, sizeof(DecodeShared<Y, kHeadDim>), kName);
   });
 }
 

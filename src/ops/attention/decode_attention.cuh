@@ -1,7 +1,7 @@
 // Attention of single-row requests on Hopper. Memory bandwidth limits it, so the kernel is built around loads. Each
-// warp has its own ring of stages in shared memory. As soon as the warp has used a stage, it asks the copy engine (TMA)
-// to load the next 16 keys and values of its KV head into this stage. There is no block-wide barrier between two loads,
-// and a warp goes on to the keys of the next request without a pause.
+// warp has its own ring of stages in shared memory (decode_stages.cuh). As soon as the warp has used a stage, it asks
+// the copy engine (TMA) to load the next 16 keys and values of its KV head into this stage. There is no block-wide
+// barrier between two loads, and a warp goes on to the keys of the next request without a pause.
 //
 // A block is one worker of the plan (decode_schedule.h) for one KV head. Its warps take turns at the keys of a segment,
 // 16 keys at a time. At the segment's end, the block merges the warps' sums in shared memory. If several workers have
@@ -12,7 +12,9 @@
 // keys in the first product, and elements of a head in the second. The columns are up to 8 query heads.
 //
 // A cache of E4M3 takes half the bytes of a 16-bit cache, so there are twice as many stages. Lanes widen the loaded
-// numbers exactly to the queries' type before they multiply. A load gives each lane four neighbouring elements of an
+// numbers exactly to float16 before they multiply: that takes one instruction for two numbers, and bfloat16 would take
+// four. Queries of bfloat16 become float16 too, each head's multiplied by a power of two by which its scores are
+// divided again (narrow_queries()). A load gives each lane four neighbouring elements of an
 // E4M3 key, but only two of a 16-bit key. So the products see the elements of an E4M3 key in a permuted order, and
 // queries and sums are stored in the same permuted order: of 16 elements, element 4 · i + j, where i and j are 0 … 3,
 // is at 2 · i + j if j < 2, and at 2 · i + j + 6 otherwise.
@@ -23,145 +25,21 @@
 // are copied to the device before the forward.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
-#include "tessera/ops/attention/decode_parts.cuh"
-#include "tessera/ops/attention/decode_schedule.h"
-#include "tessera/ops/cuda/async_copy.cuh"
-#include "tessera/ops/cuda/box_copy.cuh"
-#include "tessera/ops/cuda/cuda_float8.cuh"
+#include "tessera/ops/attention/decode_stages.cuh"
 #include "tessera/ops/cuda/cuda_launch.cuh"
-#include "tessera/ops/cuda/cuda_math.cuh"
 #include "tessera/ops/cuda/online_softmax.cuh"
 #include "tessera/ops/cuda/tensor_core.cuh"
 
 namespace tessera::cuda {
 
-inline constexpr int kKeyBlock = 16;  // number of keys in a stage, and in a box of the copy engine; all are in one page
-inline constexpr int kMostRowBytes = 128;  // maximum bytes of a box row in shared memory; longer keys take several rows
 inline constexpr float kLog2E = 1.44269504088896f;
 
-// The number of warps in a block, and the number of stages of each warp. All stages of a block together have 128 KiB
-// for keys and values. Y is the cache's type.
-template <int kHeadDim>
-inline constexpr int kDecodeWarps = kHeadDim == 64    ? 16
-                                    : kHeadDim <= 256 ? 8
-                                                      : 4;
-template <class Y, int kHeadDim>
-inline constexpr int kDecodeStages = (kHeadDim <= 128 ? 4 : 2) / static_cast<int>(sizeof(Y));
-template <class Y>
-inline constexpr bool kIsFloat8 = std::is_same_v<Y, __nv_fp8_e4m3>;
-// The number of bytes in one box row, and the number of elements in one box row.
-template <class Y, int kHeadDim>
-inline constexpr int kRowBytes = std::min(kMostRowBytes, kHeadDim* static_cast<int>(sizeof(Y)));
-template <class Y, int kHeadDim>
-inline constexpr int kRowElements = kRowBytes<Y, kHeadDim> / static_cast<int>(sizeof(Y));
-
-template <class T>
-struct DecodeAttention {
-  CUtensorMap keys;  // [slots, kv_heads · head_dim / kRowElements, kRowElements], boxes of kKeyBlock slots of one head
-  CUtensorMap values;  // like `keys`
-  const T* q;          // [rows, heads, head_dim]
-  SegmentPlan plan;
-  const std::int32_t* page_table;  // [requests, max_pages]
-  const float* sinks;              // [heads]; null: no sinks
-  CacheScales scales;
-  DecodeParts<T> parts;
-  float scale;    // factor that q·k is multiplied by
-  float softcap;  // 0: no softcap
-  int max_pages;
-  int page_size;  // a multiple of kKeyBlock
-};
-
-template <class Y, int kHeadDim>
-struct alignas(1024) DecodeShared {
-  static constexpr int kWarps = kDecodeWarps<kHeadDim>;
-  static constexpr int kStages = kDecodeStages<Y, kHeadDim>;
-  static constexpr int kBoxBytes = kKeyBlock * kHeadDim * static_cast<int>(sizeof(Y));
-  struct Stage {
-    unsigned char keys[kBoxBytes];
-    unsigned char values[kBoxBytes];
-  };
-
-  Stage stages[kWarps][kStages];
-  SharedBarrier arrived[kWarps][kStages];
-  WarpSums<kHeadDim, kWarps> sums;
-};
-
-// Returns the address of one pack of a key. A pack is 16 neighbouring bytes, and `column` is its index in the key. TMA
-// has written the key to `box`, in rows of `bytes` bytes. A key of more bytes has several rows, which are kKeyBlock
-// rows apart. TMA swizzles each row: it XORs a pack's index in the row with key % 8 if rows have 128 bytes, and with
-// key / 2 % 4 if rows have 64 bytes. So packs with the same index in eight neighbouring keys lie in different banks.
-template <int bytes>
-__device__ inline const unsigned char* pack_in_box(const unsigned char* box, int key, int column) {
-  constexpr int kPacks = bytes / 16;
-  static_assert(kPacks == 8 || kPacks == 4);
-  const int permuted = (column % kPacks) ^ (key / (8 / kPacks) % kPacks);
-  return box + column / kPacks * (kKeyBlock * bytes) + key * bytes + permuted * 16;
-}
-
-// Loads the keys and values that one warp processes, for all segments of the warp's block. The loads run ahead of the
-// arithmetic.
-template <class T, class Y, int kHeadDim>
-class KeyLoader {
- public:
-  using Shared = DecodeShared<Y, kHeadDim>;
-
-  __device__ KeyLoader(const DecodeAttention<T>& p, Shared& shared, const KeySegment* begin, const KeySegment* end)
-      : p_(p), shared_(shared), segment_(begin), end_(end) {
-    enter();
-    settle();
-  }
-
-  __device__ bool done() const { return segment_ == end_; }
-  // Returns whether the next load reads a key that this forward writes.
-  __device__ bool has_newest() const { return block_ >= newest_block_; }
-
-  // Starts the load of the next keys and values. All lanes call it. Preconditions: there are keys left to load, and the
-  // stage is free.
-  __device__ void load(int stage) {
-    if (threadIdx.x == 0) {
-      const int slot = page_ * p_.page_size + block_ * kKeyBlock % p_.page_size;
-      const int column = static_cast<int>(blockIdx.y) * (kHeadDim / kRowElements<Y, kHeadDim>);
-      SharedBarrier& arrived = shared_.arrived[threadIdx.y][stage];
-      auto& to = shared_.stages[threadIdx.y][stage];
-      arrived.arrive_and_expect(2 * Shared::kBoxBytes);
-      copy_box(shared_address(to.keys), p_.keys, arrived, 0, slot, column);
-      copy_box(shared_address(to.values), p_.values, arrived, 0, slot, column);
-    }
-    block_ += Shared::kWarps;
-    settle();
-  }
-
- private:
-  __device__ void enter() {
-    block_ = segment_->begin / kKeyBlock + static_cast<int>(threadIdx.y);
-    blocks_end_ = (segment_->end + kKeyBlock - 1) / kKeyBlock;
-    newest_block_ = segment_->newest / kKeyBlock;
-    pages_ = p_.page_table + static_cast<std::int64_t>(segment_->request) * p_.max_pages;
-  }
-  // If the current segment has no more keys for this warp, moves to the next segment that has some. Also reads the page
-  // number of the next keys. The page number is read long before these keys are loaded, so that no load waits for it.
-  __device__ void settle() {
-    while (block_ >= blocks_end_) {
-      if (++segment_ == end_) return;
-      enter();
-    }
-    page_ = pages_[block_ * kKeyBlock / p_.page_size];
-  }
-
-  const DecodeAttention<T>& p_;
-  Shared& shared_;
-  const KeySegment* segment_;
-  const KeySegment* end_;
-  const std::int32_t* pages_;
-  int block_;  // index of the block of kKeyBlock keys within the request
-  int blocks_end_;
-  int newest_block_;
-  int page_;
-};
+// The type in which keys are multiplied by queries, and values by weights.
+template <class T, class Y>
+using FactorOf = std::conditional_t<kIsFloat8<Y>, __half, T>;
 
 // Loads the queries of one row. Lane l holds elements of query head l / 4 of the block's KV head. If the KV head has
 // fewer query heads, the lane holds zeros.
@@ -181,6 +59,36 @@ __device__ inline void load_queries(const DecodeAttention<T>& p, int row, std::u
                              : std::uint32_t{};
 }
 
+// Converts the queries of load_queries() to float16. Each head's queries are multiplied by a power of two, with which
+// the largest is below 2^15. The conversion is exact for queries down to 2^-28 of the largest. Returns the factor that
+// undoes this for the lane's head.
+template <class T, int kHeadDim>
+__device__ inline float narrow_queries(std::uint32_t (&q)[kHeadDim / 16][2]) {
+  if constexpr (std::is_same_v<T, __half>) return 1.0f;
+  float most = 0.0f;
+#pragma unroll
+  for (auto& pair : q)
+#pragma unroll
+    for (const std::uint32_t two : pair) {
+      const float2 both = unpack_two<T>(two);
+      most = fmaxf(most, fmaxf(fabsf(both.x), fabsf(both.y)));
+    }
+#pragma unroll
+  for (int step = 1; step < 4; step *= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, step));
+  constexpr std::uint32_t kBias = 127;
+  constexpr std::uint32_t kWanted = 14;  // exponent of the largest query afterwards
+  const std::uint32_t exponent = max(__float_as_uint(most) >> 23, kWanted + 1);  // biased; both factors stay normal
+  const float factor = __uint_as_float((2 * kBias + kWanted - exponent) << 23);
+#pragma unroll
+  for (auto& pair : q)
+#pragma unroll
+    for (std::uint32_t& two : pair) {
+      const float2 both = unpack_two<T>(two);
+      two = pack_two<__half>(both.x * factor, both.y * factor);
+    }
+  return __uint_as_float((exponent - kWanted) << 23);
+}
+
 // One warp's sums for a row. Lane l has the query heads (l % 4) · 2 and (l % 4) · 2 + 1.
 template <class T, int kHeadDim>
 struct DecodeSums {
@@ -197,6 +105,7 @@ __device__ inline int element_of(int lane, int i) {
 template <class T, class Y, int kHeadDim>
 __device__ inline void multiply_keys(float (&score)[4], const unsigned char* keys,
                                      const std::uint32_t (&q)[kHeadDim / 16][2]) {
+  using Factor = FactorOf<T, Y>;
   constexpr int kBytes = kRowBytes<Y, kHeadDim>;
   const int lane = static_cast<int>(threadIdx.x);
   float odd[4] = {};  // the sums of a second, independent chain of products
@@ -209,9 +118,9 @@ __device__ inline void multiply_keys(float (&score)[4], const unsigned char* key
       for (int half = 0; half < 2; ++half) {
         const std::uint32_t low = loaded[half * 2];
         const std::uint32_t high = loaded[half * 2 + 1];
-        const std::uint32_t k[4] = {widen_two<T>(low), widen_two<T>(high), widen_two<T>(low >> 16),
-                                    widen_two<T>(high >> 16)};
-        multiply_tile<T>(half == 0 ? score : odd, k, q[d + half][0], q[d + half][1]);
+        const std::uint32_t k[4] = {widen_two<Factor>(low), widen_two<Factor>(high), widen_two<Factor>(low >> 16),
+                                    widen_two<Factor>(high >> 16)};
+        multiply_tile<Factor>(half == 0 ? score : odd, k, q[d + half][0], q[d + half][1]);
       }
     }
   } else {
@@ -229,14 +138,14 @@ __device__ inline void multiply_keys(float (&score)[4], const unsigned char* key
 // Adds weights · values to `out`, for 16 keys and 16 elements of E4M3 values. The arguments are this thread's
 // fragments. `low` and `high` are the weights. `first` and `second` were loaded transposed. Each has four bytes: two
 // elements of one key's value, and the same two elements of the next key's value.
-template <class T>
 __device__ inline void multiply_values(float (&out)[4], std::uint32_t first, std::uint32_t second, std::uint32_t low,
                                        std::uint32_t high) {
   constexpr unsigned kEven = 0x20;  // bytes 0 and 2: the first element of both values
   constexpr unsigned kOdd = 0x31;   // bytes 1 and 3: the second element
-  const std::uint32_t v[4] = {widen_two<T>(__byte_perm(first, 0, kEven)), widen_two<T>(__byte_perm(first, 0, kOdd)),
-                              widen_two<T>(__byte_perm(second, 0, kEven)), widen_two<T>(__byte_perm(second, 0, kOdd))};
-  multiply_tile<T>(out, v, low, high);
+  const std::uint32_t v[4] = {
+      widen_two<__half>(__byte_perm(first, 0, kEven)), widen_two<__half>(__byte_perm(first, 0, kOdd)),
+      widen_two<__half>(__byte_perm(second, 0, kEven)), widen_two<__half>(__byte_perm(second, 0, kOdd))};
+  multiply_tile<__half>(out, v, low, high);
 }
 
 // Turns the scores of 16 keys into weights, in place, and adds the weights and the weighted values to the sums.
@@ -257,20 +166,24 @@ __device__ inline void add_values(DecodeSums<T, kHeadDim>& sums, float (&score)[
     score[i] = sums.rows[i % 2].weight(score[i]);
     sums.rows[i % 2].sum += score[i];
   }
-  const std::uint32_t low = transpose_matrix(pack_two<T>(score[0], score[1]));
-  const std::uint32_t high = transpose_matrix(pack_two<T>(score[2], score[3]));
+  using Factor = FactorOf<T, Y>;
+  const std::uint32_t low = transpose_matrix(pack_two<Factor>(score[0], score[1]));
+  const std::uint32_t high = transpose_matrix(pack_two<Factor>(score[2], score[3]));
+  // The running maxima seldom rise after the first keys.
+  if (__any_sync(0xffffffffu, shrink[0] != 1.0f || shrink[1] != 1.0f)) {
 #pragma unroll
-  for (int d = 0; d < kHeadDim / 16; ++d)
+    for (int d = 0; d < kHeadDim / 16; ++d)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) sums.out[d][i] *= shrink[i % 2];
+      for (int i = 0; i < 4; ++i) sums.out[d][i] *= shrink[i % 2];
+  }
   constexpr int kBytes = kRowBytes<Y, kHeadDim>;
   if constexpr (kIsFloat8<Y>) {
 #pragma unroll
     for (int d = 0; d < kHeadDim / 16; d += 2) {
       std::uint32_t v[4];  // pack d of values 0 … 7 and of values 8 … 15, then pack d + 1 of both
       load_matrices<true>(v, pack_in_box<kBytes>(values, lane % 16, d + lane / 16));
-      multiply_values<T>(sums.out[d], v[0], v[1], low, high);
-      multiply_values<T>(sums.out[d + 1], v[2], v[3], low, high);
+      multiply_values(sums.out[d], v[0], v[1], low, high);
+      multiply_values(sums.out[d + 1], v[2], v[3], low, high);
     }
   } else {
 #pragma unroll
@@ -284,7 +197,7 @@ __device__ inline void add_values(DecodeSums<T, kHeadDim>& sums, float (&score)[
 
 // Computes the segments of worker blockIdx.x for KV head blockIdx.y. threadIdx.x is a lane, and threadIdx.y a warp.
 template <class T, class Y, int kHeadDim>
-__global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
+__global__ void __launch_bounds__(kDecodeWarps<Y, kHeadDim>* kWarp, 1)
     decode_attention(const __grid_constant__ DecodeAttention<T> p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   using Shared = DecodeShared<Y, kHeadDim>;
@@ -321,6 +234,12 @@ __global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
   std::uint32_t q[kHeadDim / 16][2];
   load_queries<T, Y, kHeadDim>(p, s.row, q);
   for (const KeySegment* next = begin + 1;; ++next) {
+    float scales[2] = {scale, scale};  // one for each of the lane's heads
+    if constexpr (kIsFloat8<Y>) {
+      const float undo = narrow_queries<T, kHeadDim>(q);
+#pragma unroll
+      for (int h = 0; h < 2; ++h) scales[h] *= __shfl_sync(0xffffffffu, undo, (in_quad * 2 + h) * 4);
+    }
     DecodeSums<T, kHeadDim> sums{};
     // A sink acts as a key with a zero value. Only the first warp of a request's first part adds the sink. If other
     // warps added it too, the sink would count several times when the sums of warps and parts are merged.
@@ -349,7 +268,7 @@ __global__ void __launch_bounds__(kDecodeWarps<kHeadDim>* kWarp, 1)
       multiply_keys<T, Y, kHeadDim>(score, at.keys, q);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        score[i] *= scale;
+        score[i] *= scales[i % 2];
         if (p.softcap > 0) score[i] = p.softcap * kLog2E * tanhf(score[i]);
         if (!sees(quad + i / 2 * 8)) score[i] = -INFINITY;
       }
