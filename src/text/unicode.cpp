@@ -2,7 +2,9 @@
 
 #include <utf8proc.h>
 
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 
 namespace tessera {
@@ -69,7 +71,14 @@ void append_utf8(std::string& out, char32_t code) {
 }
 
 std::size_t find_invalid_utf8(std::string_view text) {
+  constexpr std::uint64_t kHighBits = 0x8080808080808080;
   for (std::size_t pos = 0; pos < text.size();) {
+    std::uint64_t eight = kHighBits;
+    if (text.size() - pos >= sizeof eight) std::memcpy(&eight, text.data() + pos, sizeof eight);
+    if ((eight & kHighBits) == 0) {  // eight characters of ASCII
+      pos += sizeof eight;
+      continue;
+    }
     const Utf8Step step = decode_utf8(text, pos);
     if (step.kind != Utf8Step::Kind::kCharacter) return pos;
     pos += step.length;

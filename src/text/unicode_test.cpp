@@ -34,6 +34,11 @@ TEST(Unicode, IllFormedPartsAreReplacedOneByOne) {
   EXPECT_EQ(replace_invalid_utf8("\xE4\xBD"), "\uFFFD");
   EXPECT_EQ(find_invalid_utf8("ok é世😀"), std::string_view::npos);
   EXPECT_EQ(find_invalid_utf8("ok \xFF"), 3u);
+  for (std::size_t at = 0; at < 24; ++at) {  // ASCII is checked eight characters at a time
+    std::string text(24, 'a');
+    text[at] = '\xFF';
+    EXPECT_EQ(find_invalid_utf8(text), at);
+  }
 }
 
 TEST(Unicode, CompletePrefixKeepsIllFormedBytes) {
