@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <unordered_set>
+#include <numeric>
 #include <utility>
 
 #include "tessera/base/json.h"
@@ -41,7 +41,8 @@ struct Place {
 
 }  // namespace
 
-// Parses the header from front to back. Checks every read against the end of the file.
+// Parses the header from front to back. Checks every read against the end of the file. The functions take what they
+// read as `what`, a function that returns its name. It is called only for an error, because a name is costly to write.
 class GgufParser {
  public:
   GgufParser(std::span<const std::byte> bytes, const std::string& path) : bytes_(bytes) { file_.path_ = path; }
@@ -68,9 +69,9 @@ class GgufParser {
 
   std::uint64_t rest() const { return bytes_.size() - at_; }
 
-  template <class T>
-  Result<T> read(const std::string& what) {
-    if (rest() < sizeof(T)) return ends(what);
+  template <class T, class What>
+  Result<T> read(const What& what) {
+    if (rest() < sizeof(T)) return ends(what());
     T value;
     std::memcpy(&value, bytes_.data() + at_, sizeof value);
     at_ += sizeof value;
@@ -78,15 +79,16 @@ class GgufParser {
   }
 
   // Reads a string that must be UTF-8 and at most `most` bytes long.
-  Result<std::string_view> read_string(const std::string& what, std::uint64_t most) {
+  template <class What>
+  Result<std::string_view> read_string(const What& what, std::uint64_t most) {
     const auto length = TRY(read<std::uint64_t>(what));
     if (length > most)
-      return wrong(fmt::format("the length of {}", what), fmt::format("{}", length),
+      return wrong("the length of " + what(), fmt::format("{}", length),
                    fmt::format("at most {}", std::min<std::uint64_t>(most, rest())));
-    if (length > rest()) return ends(fmt::format("{}, which has {} bytes", what, length));
+    if (length > rest()) return ends(fmt::format("{}, which has {} bytes", what(), length));
     const std::string_view text(reinterpret_cast<const char*>(bytes_.data()) + at_, static_cast<std::size_t>(length));
     if (const std::size_t fault = find_invalid_utf8(text); fault != std::string_view::npos)
-      return wrong(what, fmt::format("no UTF-8: byte {} of {} begins no character", fault, length), "UTF-8");
+      return wrong(what(), fmt::format("no UTF-8: byte {} of {} begins no character", fault, length), "UTF-8");
     at_ += static_cast<std::size_t>(length);
     return text;
   }
@@ -101,13 +103,13 @@ class GgufParser {
                       "GGJT are not read)",
                       file_.path_, first_bytes(head)));
     at_ = kMagic.size();
-    const auto version = TRY(read<std::uint32_t>("the version"));
+    const auto version = TRY(read<std::uint32_t>([] { return "the version"; }));
     // Versions are small numbers. If the low 16 bits are zero, the file has the other byte order.
     if ((version & 0xffffu) == 0 && version != 0)
       return lacking("the byte order", "big-endian", "little-endian, which files for nearly all machines have");
     if (version != 2 && version != 3) return lacking("the version", fmt::format("{}", version), "2 and 3");
-    tensors_ = TRY(read<std::uint64_t>("the number of tensors"));
-    pairs_ = TRY(read<std::uint64_t>("the number of metadata pairs"));
+    tensors_ = TRY(read<std::uint64_t>([] { return "the number of tensors"; }));
+    pairs_ = TRY(read<std::uint64_t>([] { return "the number of metadata pairs"; }));
     if (pairs_ > rest() / kLeastPairBytes)
       return wrong("the number of metadata pairs", fmt::format("{}", pairs_),
                    fmt::format("at most {}, for the {} bytes that follow", rest() / kLeastPairBytes, rest()));
@@ -125,24 +127,28 @@ class GgufParser {
     return "the bytes " + text;
   }
 
-  Result<GgufType> read_type(const std::string& what) {
+  template <class What>
+  Result<GgufType> read_type(const What& what) {
     const auto number = TRY(read<std::uint32_t>(what));
-    if (number >= kGgufTypes) return wrong(what, fmt::format("{}", number), "0 to 12");
+    if (number >= kGgufTypes) return wrong(what(), fmt::format("{}", number), "0 to 12");
     return static_cast<GgufType>(number);
   }
 
   Status read_pair(std::uint64_t index) {
-    const std::string_view key = TRY(read_string(fmt::format("metadata key {}", index), GgufFile::kMaxNameBytes));
-    const std::string what = fmt::format("the value of {}", shown_name(key));
-    GgufType type = TRY(read_type("the type of " + what));
+    const auto of_key = [&] { return fmt::format("metadata key {}", index); };
+    const std::string_view key = TRY(read_string(of_key, GgufFile::kMaxNameBytes));
+    const auto what = [&] { return "the value of " + shown_name(key); };
+    const auto length = [&] { return "the length of " + what(); };
+    GgufType type = TRY(read_type([&] { return "the type of " + what(); }));
     std::optional<std::uint64_t> count;
     if (type == GgufType::kArray) {
-      type = TRY(read_type("the type of the elements of " + what));
-      if (type == GgufType::kArray) return lacking(what, "an array of arrays", "a value, or an array of plain values");
-      count = TRY(read<std::uint64_t>("the length of " + what));
+      type = TRY(read_type([&] { return "the type of the elements of " + what(); }));
+      if (type == GgufType::kArray)
+        return lacking(what(), "an array of arrays", "a value, or an array of plain values");
+      count = TRY(read<std::uint64_t>(length));
       const std::uint64_t least = type == GgufType::kString ? sizeof(std::uint64_t) : gguf_type_bytes(type);
       if (*count > rest() / least)
-        return wrong("the length of " + what, fmt::format("{}", *count),
+        return wrong(length(), fmt::format("{}", *count),
                      fmt::format("at most {}, for the {} bytes that follow", rest() / least, rest()));
     }
     const std::size_t begin = at_;
@@ -152,16 +158,17 @@ class GgufParser {
     return added ? ok_status() : wrong("metadata key " + shown_name(key), "there twice", "each key once");
   }
 
-  Status skip_values(const std::string& what, GgufType type, std::uint64_t count) {
+  template <class What>
+  Status skip_values(const What& what, GgufType type, std::uint64_t count) {
     if (type == GgufType::kString) {
       for (std::uint64_t i = 0; i < count; ++i) TRY(read_string(what, rest()));
       return ok_status();
     }
     const std::uint64_t bytes = gguf_type_bytes(type) * count;  // cannot overflow, because the count is checked above
-    if (bytes > rest()) return ends(what);
+    if (bytes > rest()) return ends(what());
     for (std::uint64_t i = 0; type == GgufType::kBool && i < count; ++i)
       if (const auto value = std::to_integer<int>(bytes_[at_ + i]); value > 1)
-        return wrong(what, fmt::format("{}", value), "0 or 1 for BOOL");
+        return wrong(what(), fmt::format("{}", value), "0 or 1 for BOOL");
     at_ += static_cast<std::size_t>(bytes);
     return ok_status();
   }
@@ -183,16 +190,18 @@ class GgufParser {
     std::vector<std::uint64_t> offsets;
     std::vector<std::uint64_t> sizes;
     for (std::uint64_t i = 0; i < tensors_; ++i) TRY(read_tensor(i, offsets, sizes));
+    TRY(sort_names());
     return place_tensors(offsets, sizes);
   }
 
   Status read_tensor(std::uint64_t index, std::vector<std::uint64_t>& offsets, std::vector<std::uint64_t>& sizes) {
     GgufTensor tensor;
-    tensor.name = TRY(read_string(fmt::format("the name of tensor {}", index), GgufFile::kMaxNameBytes));
-    const std::string what = fmt::format("tensor {}", shown_name(tensor.name));
+    const auto of_name = [&] { return fmt::format("the name of tensor {}", index); };
+    tensor.name = TRY(read_string(of_name, GgufFile::kMaxNameBytes));
+    const auto what = [&] { return "tensor " + shown_name(tensor.name); };
     const auto rank = TRY(read<std::uint32_t>(what));
     if (rank < 1 || rank > GgufFile::kMaxRank)
-      return wrong(what + ": the number of dimensions", fmt::format("{}", rank),
+      return wrong(what() + ": the number of dimensions", fmt::format("{}", rank),
                    fmt::format("1 to {}", GgufFile::kMaxRank));
     std::int64_t elements = 1;
     for (std::uint32_t dim = 0; dim < rank; ++dim) {
@@ -201,7 +210,7 @@ class GgufParser {
       if (size < 1 || size > (std::uint64_t{1} << 59) ||
           __builtin_mul_overflow(elements, static_cast<std::int64_t>(size), &elements) ||
           elements > (std::int64_t{1} << 59))
-        return wrong(fmt::format("{}: dimension {}", what, dim), fmt::format("{}", size),
+        return wrong(fmt::format("{}: dimension {}", what(), dim), fmt::format("{}", size),
                      "sizes of at least 1 whose product is at most 2^59");
       tensor.shape.insert(tensor.shape.begin(), static_cast<std::int64_t>(size));
     }
@@ -211,16 +220,27 @@ class GgufParser {
       std::vector<std::string> known;
       for (const BlockTypeInfo& info : kBlockTypes)
         known.push_back(fmt::format("{} ({})", static_cast<int>(info.type), info.name));
-      return lacking(what + ": the type", fmt::format("{}", number), fmt::format("{}", fmt::join(known, ", ")));
+      return lacking(what() + ": the type", fmt::format("{}", number), fmt::format("{}", fmt::join(known, ", ")));
     }
     tensor.type = type->type;
     if (tensor.shape.back() % type->elements != 0)
-      return wrong(what + ": the length of its rows", fmt::format("{}", tensor.shape.back()),
+      return wrong(what() + ": the length of its rows", fmt::format("{}", tensor.shape.back()),
                    fmt::format("a multiple of {} for type {}", type->elements, type->name));
     offsets.push_back(TRY(read<std::uint64_t>(what)));
     sizes.push_back(static_cast<std::uint64_t>(elements / type->elements * type->bytes));
     file_.tensors_.push_back(std::move(tensor));
     return ok_status();
+  }
+
+  Status sort_names() {
+    std::vector<std::size_t>& order = file_.by_name_;
+    const auto name_of = [this](std::size_t i) -> std::string_view { return file_.tensors_[i].name; };
+    order.resize(file_.tensors_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::sort(order, {}, name_of);
+    const auto twice = std::ranges::adjacent_find(order, {}, name_of);
+    if (twice == order.end()) return ok_status();
+    return wrong(fmt::format("tensor {}", shown_name(name_of(*twice))), "there twice", "each name once");
   }
 
   // Assigns each tensor its bytes, and checks that no two tensors overlap.
@@ -229,16 +249,14 @@ class GgufParser {
     if (tensors_ > 0 && data_begin > bytes_.size()) return ends("the padding before the tensors' data");
     const std::uint64_t available = tensors_ > 0 ? bytes_.size() - data_begin : 0;
     std::vector<Place> places;
-    std::unordered_set<std::string_view> names;
     for (std::size_t i = 0; i < file_.tensors_.size(); ++i) {
       GgufTensor& tensor = file_.tensors_[i];
-      const std::string what = fmt::format("tensor {}", shown_name(tensor.name));
-      if (!names.insert(tensor.name).second) return wrong(what, "there twice", "each name once");
+      const auto what = [&] { return "tensor " + shown_name(tensor.name); };
       if (offsets[i] % alignment_ != 0)
-        return wrong(what + ": the offset", fmt::format("{}", offsets[i]),
+        return wrong(what() + ": the offset", fmt::format("{}", offsets[i]),
                      fmt::format("a multiple of the alignment {}", alignment_));
       if (offsets[i] > available || sizes[i] > available - offsets[i])
-        return wrong(what + ": its data", fmt::format("{} bytes from {} on", sizes[i], offsets[i]),
+        return wrong(what() + ": its data", fmt::format("{} bytes from {} on", sizes[i], offsets[i]),
                      fmt::format("a range within the {} bytes of data in the file; is it truncated?", available));
       tensor.data =
           bytes_.subspan(static_cast<std::size_t>(data_begin + offsets[i]), static_cast<std::size_t>(sizes[i]));
@@ -272,6 +290,12 @@ Result<GgufFile> GgufFile::open(const std::string& path) {
 
 Result<GgufFile> GgufFile::parse(std::span<const std::byte> bytes, const std::string& path) {
   return GgufParser(bytes, path).parse();
+}
+
+const GgufTensor* GgufFile::find_tensor(std::string_view name) const {
+  const auto name_of = [this](std::size_t i) -> std::string_view { return tensors_[i].name; };
+  const auto found = std::ranges::lower_bound(by_name_, name, {}, name_of);
+  return found != by_name_.end() && name_of(*found) == name ? &tensors_[*found] : nullptr;
 }
 
 const GgufValue* GgufFile::find(std::string_view key) const {

@@ -44,6 +44,8 @@ class GgufFile {
 
   const std::string& path() const { return path_; }
   const std::vector<GgufTensor>& tensors() const { return tensors_; }  // in the order of the header
+  // Returns the tensor of this name; null if there is none. Takes a logarithmic time.
+  const GgufTensor* find_tensor(std::string_view name) const;
   // Returns the metadata's value for a key; null if the key is absent.
   const GgufValue* find(std::string_view key) const;
   // Returns the keys in the order of the file.
@@ -57,6 +59,7 @@ class GgufFile {
   std::string path_;
   std::shared_ptr<const MappedFile> mapping_;
   std::vector<GgufTensor> tensors_;
+  std::vector<std::size_t> by_name_;    // indices of `tensors_`, sorted by name
   std::vector<std::string_view> keys_;  // views into the file
   std::unordered_map<std::string_view, GgufValue> values_;
 };

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <limits>
 
+#include "tessera/base/testing/scratch_dir.h"
 #include "tessera/model/gguf/gguf_test_util.h"
 
 namespace tessera {
@@ -64,6 +65,8 @@ TEST(GgufFile, HasMetadataAndTensors) {
   EXPECT_EQ(file->find("words")->string(), std::nullopt);
   EXPECT_EQ(file->find("eps")->integer(), std::nullopt);
   EXPECT_EQ(file->find("none"), nullptr);
+  EXPECT_EQ(file->find_tensor("y"), &file->tensors()[1]);
+  EXPECT_EQ(file->find_tensor("none"), nullptr);
   ASSERT_EQ(file->tensors().size(), 2U);
   EXPECT_THAT(file->tensors()[0].shape, ElementsAre(2, 3));
   EXPECT_EQ(file->tensors()[1].type, BlockType::kQ8_0);
@@ -150,6 +153,40 @@ TEST(GgufFile, TensorsThatShareBytesOrNamesAreErrors) {
   EXPECT_TRUE(status_of(two("y", 64)).ok());
   expect_error(two("y", 32), StatusCode::kDataLoss, "the offset is 32; accepted: 64 or more, where tensor \"x\" ends");
   expect_error(two("x", 64), StatusCode::kDataLoss, "tensor \"x\" is there twice");
+}
+
+// A file that is mapped can shrink, or be overwritten, after its header was checked.
+TEST(GgufFile, FileThatShrinksAfterwardsHasShortTexts) {
+  constexpr std::uint64_t kTexts = 2000;
+  const std::string text(100, 'x');
+  GgufBytes bytes;
+  bytes.start(0, 1).list("words", GgufType::kString, kTexts);
+  for (std::uint64_t i = 0; i < kTexts; ++i) bytes.text(text);
+  const test::ScratchDir dir;
+  const std::string path = dir.write("m.gguf", bytes.string());
+  const Result<GgufFile> file = GgufFile::open(path);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  std::filesystem::resize_file(path, bytes.string().size() / 2);
+  const auto texts = file->find("words")->strings();
+  ASSERT_TRUE(texts);
+  EXPECT_EQ(texts->front(), text);
+  EXPECT_EQ(texts->back(), "");
+  EXPECT_EQ(file->mapping()->check_whole().code(), StatusCode::kDataLoss);
+}
+
+TEST(GgufFile, TextsThatGrowAfterwardsAreNotRead) {
+  std::string bytes = GgufBytes().start(0, 1).list("words", GgufType::kString, 2).text("a").text("bc").string();
+  const Result<GgufFile> file = GgufFile::parse(std::as_bytes(std::span(bytes)), "m.gguf");
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_THAT(*file->find("words")->strings(), ElementsAre("a", "bc"));
+  const std::size_t second = bytes.size() - 2 - sizeof(std::uint64_t);
+  for (const int length : {3, 127}) {
+    bytes[second] = static_cast<char>(length);
+    EXPECT_EQ(file->find("words")->strings(), std::nullopt) << length;
+  }
+  bytes[second] = 2;
+  bytes[second - 1 - sizeof(std::uint64_t)] = 9;  // the first text now ends 2 bytes before the end
+  EXPECT_EQ(file->find("words")->strings(), std::nullopt);
 }
 
 TEST(GgufFile, AlignmentOfTheMetadataPlacesTheData) {

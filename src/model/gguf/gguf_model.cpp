@@ -158,8 +158,7 @@ const GgufValue* GgufModel::find(std::string_view key) const {
 
 const GgufTensor* GgufModel::find_tensor(std::string_view name) const {
   for (const GgufFile& file : files_)
-    for (const GgufTensor& tensor : file.tensors())
-      if (tensor.name == name) return &tensor;
+    if (const GgufTensor* tensor = file.find_tensor(name)) return tensor;
   return nullptr;
 }
 

@@ -106,13 +106,15 @@ std::optional<std::vector<std::string_view>> GgufValue::strings() const {
   if (!is_list() || type_ != GgufType::kString) return std::nullopt;
   std::vector<std::string_view> values;
   values.reserve(size());
-  const auto* at = reinterpret_cast<const char*>(bytes_.data());
+  std::string_view rest(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
   for (std::uint64_t i = 0; i < size(); ++i) {
     std::uint64_t length = 0;
-    std::memcpy(&length, at, sizeof length);
-    at += sizeof length;
-    values.emplace_back(at, length);
-    at += length;
+    if (rest.size() < sizeof length) return std::nullopt;
+    std::memcpy(&length, rest.data(), sizeof length);
+    rest.remove_prefix(sizeof length);
+    if (length > rest.size()) return std::nullopt;
+    values.push_back(rest.substr(0, length));
+    rest.remove_prefix(length);
   }
   return values;
 }

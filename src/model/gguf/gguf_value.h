@@ -38,7 +38,8 @@ std::size_t gguf_type_bytes(GgufType type);
 class GgufValue {
  public:
   // `bytes` contain `count` values. The caller has checked that they are complete and valid. A string consists of its
-  // length in eight bytes, then its text in UTF-8.
+  // length in eight bytes, then its text in UTF-8. If the bytes are a mapped file that another process writes to, they
+  // can change later. The accessors never read outside of them.
   GgufValue(GgufType type, std::optional<std::uint64_t> count, std::span<const std::byte> bytes)
       : type_(type), count_(count), bytes_(bytes) {}
 
