@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "tessera/model/config/config.h"
@@ -178,10 +179,9 @@ Result<std::vector<TokenId>> gguf_end_tokens(const GgufModel& model) {
         ids.push_back(static_cast<std::int64_t>(id));
   }
   std::vector<TokenId> ends;
-  for (const std::int64_t id : ids) {
-    const TokenId token(static_cast<std::int32_t>(id));
-    if (std::ranges::find(ends, token) == ends.end()) ends.push_back(token);
-  }
+  std::unordered_set<std::int64_t> seen;
+  for (const std::int64_t id : ids)
+    if (seen.insert(id).second) ends.emplace_back(static_cast<std::int32_t>(id));
   return ends;
 }
 

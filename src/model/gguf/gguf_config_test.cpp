@@ -1,7 +1,9 @@
 // Catches: a window of 0 that becomes a window of no tokens; errors that name a field of config.json, which a GGUF file
-// does not have; a head of its own that is taken for the embedding; sizes by layer that overflow.
+// does not have; a head of its own that is taken for the embedding; sizes by layer that overflow; a number of blocks
+// that keeps the engine busy for minutes.
 #include "tessera/model/gguf/gguf_config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -76,6 +78,37 @@ TEST(GgufConfig, HugeSizesOfLayersAreErrors) {
   bytes.tensor("rope_freqs.weight", {16}, BlockType::kF32, 64 * 8 * 4).pad().zeros(64 * 8 * 4);
   for (int i = 0; i < 16; ++i) bytes.put(1.0F);
   EXPECT_THAT(error_of(dir.write("m.gguf", bytes.string())), HasSubstr("metadata gemma4.feed_forward_length is"));
+}
+
+// The number of blocks is checked before each of them is looked for, which would take minutes.
+TEST(GgufConfig, ProjectorWithTooManyBlocksIsAnError) {
+  const ScratchDir dir;
+  const std::string model = small_model(dir, "qwen2vl", "x", 1);
+  for (const std::uint32_t blocks : {0u, 257u, 1u << 30}) {
+    GgufOptions options;
+    options.projector = dir.write("mmproj.gguf", GgufBytes()
+                                                     .start(0, 5)
+                                                     .pair("general.architecture", "clip")
+                                                     .pair("clip.projector_type", "qwen2vl_merger")
+                                                     .key("clip.has_vision_encoder", GgufType::kBool)
+                                                     .put<std::uint8_t>(1)
+                                                     .pair("clip.vision.projection_dim", 64)
+                                                     .pair("clip.vision.block_count", blocks)
+                                                     .string());
+    EXPECT_THAT(ModelConfig::read(model, built_in_families(), options).status().message(),
+                HasSubstr(fmt::format("metadata clip.vision.block_count is {}; accepted: 1 to 256", blocks)));
+  }
+}
+
+TEST(GgufConfig, EndTokensAreListedOnce) {
+  const ScratchDir dir;
+  GgufBytes bytes;
+  bytes.start(0, 3).pair("tokenizer.ggml.eos_token_id", 1).list("tokenizer.ggml.tokens", GgufType::kString, 3);
+  for (const char* text : {"a", "<|im_end|>", "<|im_end|>"}) bytes.text(text);
+  bytes.list("tokenizer.ggml.token_type", GgufType::kInt32, 3).put(1).put(3).put(3);
+  const auto ends = gguf_end_tokens(*GgufModel::open(dir.write("m.gguf", bytes.string())));
+  ASSERT_TRUE(ends.ok()) << ends.status().message();
+  EXPECT_THAT(*ends, ::testing::ElementsAre(TokenId(1), TokenId(2)));
 }
 
 TEST(GgufConfig, ErrorsNameTheKeysOfTheFile) {

@@ -141,6 +141,19 @@ TEST(GgufTokenLists, NoneInAFileIsNotFound) {
                "tokenizer.ggml.model is none");
 }
 
+TEST(GgufTokenizerConfig, TemplatesWithOneNameAreAnError) {
+  const std::string bytes = GgufBytes()
+                                .start(0, 2)
+                                .pair("tokenizer.chat_template.tools", "{{ messages }}")
+                                .list("tokenizer.chat_templates", GgufType::kString, 2)
+                                .text("tools")
+                                .text("tools")
+                                .string();
+  expect_error(
+      gguf_tokenizer_config(GgufModel::of(*GgufFile::parse(std::as_bytes(std::span(bytes)), "m.gguf"))).status(),
+      StatusCode::kInvalidArgument, "m.gguf: tokenizer.chat_templates has \"tools\" twice; accepted: each name once");
+}
+
 TEST(FindGguf, FolderStandsForItsOneModel) {
   const ScratchDir dir;
   EXPECT_EQ(*find_gguf(dir.path()), std::nullopt);

@@ -36,12 +36,20 @@ Result<std::int64_t> image_token_id(const GgufModel& model, std::string_view tex
   return model.wrong(kVocabulary, fmt::format("with a projector, a list of tokens with \"{}\"", text));
 }
 
+Result<std::int64_t> tower_depth(const GgufModel& projector) {
+  const std::string key = "clip.vision.block_count";
+  const std::int64_t depth = TRY(projector.integer(key));
+  if (depth < 1 || depth > VisionConfig::kMaxLayers)
+    return projector.wrong(key, fmt::format("1 to {}", VisionConfig::kMaxLayers));
+  return depth;
+}
+
 // Returns the blocks of the tower whose outputs become deepstack levels.
 Result<std::vector<std::int64_t>> deepstack_blocks(const GgufModel& projector) {
   std::vector<std::int64_t> blocks;
   const GgufValue* value = projector.find(kDeepstack);
   if (value == nullptr) return blocks;
-  const std::int64_t depth = TRY(projector.integer("clip.vision.block_count"));
+  const std::int64_t depth = TRY(tower_depth(projector));
   const auto flags = value->booleans();
   if (!flags || std::ssize(*flags) != depth)
     return projector.wrong(kDeepstack, fmt::format("a list of true or false for each of {} blocks", depth));
@@ -83,7 +91,7 @@ Status check_fit(const ConfigWriter& writer) {
   const std::int64_t levels = TRY(writer.optional_integer("n_deepstack_layers")).value_or(0);
   const std::vector<std::int64_t> blocks = TRY(deepstack_blocks(projector));
   const std::int64_t found = std::ssize(blocks);
-  const std::int64_t depth = TRY(projector.integer("clip.vision.block_count"));
+  const std::int64_t depth = TRY(tower_depth(projector));
   for (std::int64_t block = 0; block < depth; ++block) {
     const std::string tensor = fmt::format("v.deepstack.{}.norm.weight", block);
     const bool wanted = std::ranges::find(blocks, block) != blocks.end();
@@ -148,9 +156,7 @@ Status write_positions(const GgufModel& projector, Json& vision) {
 
 Result<Json> vision_config(const GgufModel& projector) {
   Json vision = Json::object();
-  const std::int64_t depth = TRY(projector.integer("clip.vision.block_count"));
-  if (depth < 1 || depth > VisionConfig::kMaxLayers)
-    return projector.wrong("clip.vision.block_count", fmt::format("1 to {}", VisionConfig::kMaxLayers));
+  const std::int64_t depth = TRY(tower_depth(projector));
   vision.set("depth", depth);
   vision.set("num_heads", TRY(projector.integer("clip.vision.attention.head_count")));
   vision.set("patch_size", TRY(projector.integer("clip.vision.patch_size")));

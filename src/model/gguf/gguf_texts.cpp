@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <unordered_set>
 #include <utility>
 
+#include "tessera/base/json.h"
+#include "tessera/base/json_fields.h"
 #include "tessera/model/gguf/gguf_config.h"
 
 namespace tessera {
@@ -63,8 +66,13 @@ Result<std::optional<TokenId>> token_id(const GgufModel& model, const char* name
 Status add_templates(const GgufModel& model, TokenizerConfig& config) {
   if (std::optional<std::string> source = TRY(model.optional_string(kTemplate)))
     config.chat_templates.push_back({"default", *std::move(source)});
+  std::unordered_set<std::string_view> seen;
   for (const std::string_view name : TRY(strings(model, kTemplate + "s"))) {
     const std::string key = fmt::format("{}.{}", kTemplate, name);
+    // Without this check, a file could make the engine copy one long template a million times.
+    if (!seen.insert(name).second)
+      return invalid_argument(fmt::format("{}: {}s has {} twice; accepted: each name once", model.path(), kTemplate,
+                                          clip_text(Json(name).dump())));
     std::string source = TRY(model.string(key));
     config.chat_templates.push_back({std::string(name), std::move(source)});
   }
