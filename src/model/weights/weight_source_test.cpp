@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "tessera/device/cpu/cpu_device.h"
+#include "tessera/model/gguf/gguf_test_util.h"
 #include "tessera/model/test_support.h"
 #include "tessera/model/weights/weights.h"
 
@@ -125,24 +126,40 @@ TEST_F(StoredFourWays, RefusesOtherLayouts) {
 
 // Weights are mapped when the checkpoint is opened and read later. A file that shrinks in between must not end the
 // process by a signal, and no zeros may pass for weights.
-TEST(CheckpointSource, AFileThatShrinksBeforeItIsReadIsAnError) {
-  constexpr std::int64_t kRows = 64;
-  constexpr std::int64_t kCols = 1024;  // 256 KiB, which are many pages
-  const test::ScratchDir dir;
-  const std::string path = dir.path() + "/model.safetensors";
-  const std::vector<float> values(kRows * kCols, 1.0F);
-  const std::vector<StoredTensor> tensors = {
-      {"w", StoredDtype::kF32, {kRows, kCols}, std::as_bytes(std::span(values))}};
-  ASSERT_TRUE(write_safetensors(path, tensors).ok());
-  Checkpoint checkpoint = *Checkpoint::open(dir.path());
-  std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+class ShrinkingCheckpoint : public ::testing::Test {
+ protected:
+  static constexpr std::int64_t kRows = 64;
+  static constexpr std::int64_t kCols = 1024;  // 256 KiB, which are many pages
 
-  const std::vector<WeightSpec> specs{{.name = "w",
-                                       .type = {ir::DType::kFloat32, {kRows, kCols}},
-                                       .parts = {{.tensor = "w", .shape = {kRows, kCols}}}}};
-  const std::unique_ptr<CpuDevice> device = *CpuDevice::create({.threads = 1});
-  expect_error(Weights::load(specs, checkpoint_source(std::move(checkpoint)), *device, false), StatusCode::kDataLoss,
-               {path});
+  // Opens the checkpoint, halves its file, and loads the tensor.
+  void expect_data_loss(const std::string& file, const std::string& tensor) {
+    Checkpoint checkpoint = *Checkpoint::open(file);
+    std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
+    const std::vector<WeightSpec> specs{{.name = "w",
+                                         .type = {ir::DType::kFloat32, {kRows, kCols}},
+                                         .parts = {{.tensor = tensor, .shape = {kRows, kCols}}}}};
+    const std::unique_ptr<CpuDevice> device = *CpuDevice::create({.threads = 1});
+    expect_error(Weights::load(specs, checkpoint_source(std::move(checkpoint)), *device, false), StatusCode::kDataLoss,
+                 {file});
+  }
+
+  const std::vector<float> values_ = std::vector<float>(kRows * kCols, 1.0F);
+  const test::ScratchDir dir_;
+};
+
+TEST_F(ShrinkingCheckpoint, OfSafetensorsIsAnError) {
+  const std::vector<StoredTensor> tensors = {
+      {"w", StoredDtype::kF32, {kRows, kCols}, std::as_bytes(std::span(values_))}};
+  const std::string file = dir_.path() + "/model.safetensors";
+  ASSERT_TRUE(write_safetensors(file, tensors).ok());
+  expect_data_loss(file, "w");
+}
+
+TEST_F(ShrinkingCheckpoint, OfGgufIsAnError) {
+  test::GgufBytes bytes;
+  bytes.start(1, 1).pair("general.architecture", "qwen3").tensor("output.weight", {kCols, kRows}, BlockType::kF32, 0);
+  bytes.pad().raw({reinterpret_cast<const char*>(values_.data()), values_.size() * sizeof(float)});
+  expect_data_loss(dir_.write("m.gguf", bytes.string()), "lm_head.weight");
 }
 
 }  // namespace
