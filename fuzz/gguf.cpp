@@ -1,12 +1,17 @@
-// Catches: crashes on a GGUF file, on the config, tensors and tokenizer made from it, or on an importance matrix;
-// tensors with bytes outside of the file.
+// Catches: crashes on a GGUF file, on the config, tensors and tokenizer made from it, on a projector, or on an
+// importance matrix; tensors with bytes outside of the file.
 #include <algorithm>
+#include <deque>
 #include <functional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "fuzz.h"
+#include "tessera/base/json.h"
 #include "tessera/model/family.h"
 #include "tessera/model/gguf/gguf_config.h"
+#include "tessera/model/gguf/gguf_projector.h"
 #include "tessera/model/gguf/gguf_tensors.h"
 #include "tessera/model/gguf/gguf_texts.h"
 #include "tessera/model/gguf/importance_matrix.h"
@@ -23,6 +28,36 @@ void read_ends(const StoredTensor& tensor) {
   std::vector<std::byte> elements(static_cast<std::size_t>(count * stored_dtype_bytes(tensor.dtype)));
   tensor.made->read(0, count, elements.data());
   tensor.made->read(tensor.num_elements() - count, count, elements.data());
+}
+
+// Returns the language models beside which a projector is read. They are seeds.
+const std::vector<GgufFile>& language_models() {
+  static std::deque<std::string> kept;  // the bytes that the files borrow
+  static const std::vector<GgufFile> kModels = [] {
+    std::vector<GgufFile> models;
+    for (const char* name : {"qwen2vl.gguf", "qwen3vl.gguf"}) {
+      kept.push_back(*read_text_file(fuzz::source_path(std::string("fuzz/corpus/gguf/") + name)));
+      models.push_back(*GgufFile::parse(std::as_bytes(std::span(kept.back())), name));
+    }
+    return models;
+  }();
+  return kModels;
+}
+
+void read_projector(const GgufFile& file) {
+  for (const GgufFile& language_model : language_models()) {
+    const auto config = gguf_config(GgufModel::of(language_model, file));
+    if (config.ok()) (void)ModelConfig::from_json(*config, "input", built_in_families());
+  }
+  const GgufModel projector = GgufModel::of(file);
+  (void)projector_processor(projector);
+  const auto tensors = read_projector_tensors(projector);
+  if (tensors.ok()) std::ranges::for_each(tensors->tensors, read_ends);
+}
+
+bool has_text(const GgufFile& file, std::string_view key, std::string_view text) {
+  const GgufValue* value = file.find(key);
+  return value != nullptr && value->string() == text;
 }
 
 }  // namespace
@@ -45,9 +80,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     value->booleans();
     value->strings();
   }
-  if (const auto matrix = parse_importance(bytes, "input"); matrix.ok())
-    for (const ImportanceEntry& entry : matrix->entries)
-      fuzz::require(!entry.counts.empty() && entry.sums.size() % entry.counts.size() == 0, "sums have whole rows");
+  // This parses the input again, and refuses every other type at once.
+  if (has_text(*file, "general.type", "imatrix"))
+    if (const auto matrix = parse_importance(bytes, "input"); matrix.ok())
+      for (const ImportanceEntry& entry : matrix->entries)
+        fuzz::require(!entry.counts.empty() && entry.sums.size() % entry.counts.size() == 0, "sums have whole rows");
+  if (has_text(*file, "general.architecture", "clip")) read_projector(*file);
   const GgufModel model = GgufModel::of(*std::move(file));
   const auto config = gguf_config(model);
   if (config.ok()) (void)ModelConfig::from_json(*config, "input", built_in_families());

@@ -142,9 +142,10 @@ Result<GgufModel> GgufModel::open(const std::string& path, const GgufOptions& op
   return model;
 }
 
-GgufModel GgufModel::of(GgufFile file) {
+GgufModel GgufModel::of(GgufFile file, std::optional<GgufFile> projector) {
   GgufModel model;
   model.files_.push_back(std::move(file));
+  if (projector) model.projector_ = std::make_shared<const GgufModel>(of(*std::move(projector)));
   return model;
 }
 

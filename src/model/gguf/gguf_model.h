@@ -22,8 +22,8 @@ class GgufModel {
   // fit the others.
   static Result<GgufModel> open(const std::string& path, const GgufOptions& options = {});
 
-  // Returns a model that consists of one file.
-  static GgufModel of(GgufFile file);
+  // Returns a model that consists of one file, and may have a projector.
+  static GgufModel of(GgufFile file, std::optional<GgufFile> projector = std::nullopt);
 
   // Returns the path of the first file, which names the model in messages.
   const std::string& path() const { return files_.front().path(); }
