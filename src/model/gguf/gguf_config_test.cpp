@@ -100,6 +100,20 @@ TEST(GgufConfig, ProjectorWithTooManyBlocksIsAnError) {
   }
 }
 
+TEST(GgufConfig, TooManyRopeFactorsAreAnError) {
+  const ScratchDir dir;
+  GgufBytes bytes;
+  bytes.start(2, 6).pair("general.architecture", "qwen3");
+  for (const auto& [name, size] :
+       {std::pair("block_count", 2u), std::pair("embedding_length", 64u), std::pair("feed_forward_length", 64u),
+        std::pair("attention.head_count", 2u), std::pair("context_length", 64u)})
+    bytes.pair("qwen3." + std::string(name), size);
+  bytes.tensor("token_embd.weight", {64, 8}, BlockType::kF32, 0);
+  bytes.tensor("rope_freqs.weight", {1025}, BlockType::kF32, 64 * 8 * 4).pad().zeros(64 * 8 * 4 + 1025 * 4);
+  EXPECT_THAT(error_of(dir.write("m.gguf", bytes.string())),
+              HasSubstr("tensor \"rope_freqs.weight\": shape is [1025]; accepted: at most 1024 numbers"));
+}
+
 TEST(GgufConfig, EndTokensAreListedOnce) {
   const ScratchDir dir;
   GgufBytes bytes;

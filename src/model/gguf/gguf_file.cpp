@@ -78,6 +78,17 @@ class GgufParser {
     return value;
   }
 
+  // Checks a count that the file states against the rest of the file, of which each counted thing takes at least
+  // `least_bytes`, and against the limit `most`.
+  template <class What>
+  Status check_count(const What& what, std::uint64_t count, std::uint64_t least_bytes, std::uint64_t most) const {
+    const std::uint64_t fitting = rest() / least_bytes;
+    if (count <= std::min(fitting, most)) return ok_status();
+    return wrong(what(), fmt::format("{}", count),
+                 fitting < most ? fmt::format("at most {}, for the {} bytes that follow", fitting, rest())
+                                : fmt::format("at most {}", most));
+  }
+
   // Reads a string that must be UTF-8 and at most `most` bytes long.
   template <class What>
   Result<std::string_view> read_string(const What& what, std::uint64_t most) {
@@ -110,12 +121,8 @@ class GgufParser {
     if (version != 2 && version != 3) return lacking("the version", fmt::format("{}", version), "2 and 3");
     tensors_ = TRY(read<std::uint64_t>([] { return "the number of tensors"; }));
     pairs_ = TRY(read<std::uint64_t>([] { return "the number of metadata pairs"; }));
-    if (pairs_ > rest() / kLeastPairBytes)
-      return wrong("the number of metadata pairs", fmt::format("{}", pairs_),
-                   fmt::format("at most {}, for the {} bytes that follow", rest() / kLeastPairBytes, rest()));
-    if (tensors_ > rest() / kLeastTensorBytes)
-      return wrong("the number of tensors", fmt::format("{}", tensors_),
-                   fmt::format("at most {}, for the {} bytes that follow", rest() / kLeastTensorBytes, rest()));
+    TRY(check_count([] { return "the number of metadata pairs"; }, pairs_, kLeastPairBytes, GgufFile::kMaxPairs));
+    TRY(check_count([] { return "the number of tensors"; }, tensors_, kLeastTensorBytes, GgufFile::kMaxTensors));
     file_.keys_.reserve(static_cast<std::size_t>(pairs_));
     return ok_status();
   }
@@ -147,9 +154,7 @@ class GgufParser {
         return lacking(what(), "an array of arrays", "a value, or an array of plain values");
       count = TRY(read<std::uint64_t>(length));
       const std::uint64_t least = type == GgufType::kString ? sizeof(std::uint64_t) : gguf_type_bytes(type);
-      if (*count > rest() / least)
-        return wrong(length(), fmt::format("{}", *count),
-                     fmt::format("at most {}, for the {} bytes that follow", rest() / least, rest()));
+      TRY(check_count(length, *count, least, GgufFile::kMaxElements));
     }
     const std::size_t begin = at_;
     TRY(skip_values(what, type, count.value_or(1)));
@@ -161,7 +166,7 @@ class GgufParser {
   template <class What>
   Status skip_values(const What& what, GgufType type, std::uint64_t count) {
     if (type == GgufType::kString) {
-      for (std::uint64_t i = 0; i < count; ++i) TRY(read_string(what, rest()));
+      for (std::uint64_t i = 0; i < count; ++i) TRY(read_string(what, std::min(rest(), GgufFile::kMaxTextBytes)));
       return ok_status();
     }
     const std::uint64_t bytes = gguf_type_bytes(type) * count;  // cannot overflow, because the count is checked above

@@ -33,6 +33,12 @@ class GgufFile {
  public:
   static constexpr std::uint32_t kMaxRank = 4;
   static constexpr std::size_t kMaxNameBytes = 65535;  // the format's limit for keys
+  // The reader's own limits, far above what models have. Such numbers become lists in memory, and a file with holes,
+  // which takes no space on a disk, can be large enough for any number.
+  static constexpr std::uint64_t kMaxPairs = std::uint64_t{1} << 20;
+  static constexpr std::uint64_t kMaxTensors = std::uint64_t{1} << 20;
+  static constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 24;   // elements in a list
+  static constexpr std::uint64_t kMaxTextBytes = std::uint64_t{1} << 26;  // bytes of a text in the metadata
 
   // Maps the file and checks its header. If the file is truncated later, the missing bytes read as zeros, and
   // mapping()->check_whole() reports it. Returns not_found if the file does not exist, and data_loss if its content is

@@ -105,6 +105,26 @@ TEST(GgufFile, LyingCountsAndLengthsAreErrors) {
                StatusCode::kDataLoss, "the length of the value of \"k\" is 20; accepted: at most 8");
 }
 
+// A file with holes can be so large that a wrong count fits into it.
+TEST(GgufFile, CountsThatOnlyHolesCanHoldAreErrors) {
+  constexpr std::uint64_t kBytes = std::uint64_t{1} << 36;
+  const test::ScratchDir dir;
+  const auto expect_refusal = [&](const GgufBytes& start, const std::string& text) {
+    const std::string path = dir.write("m.gguf", start.string());
+    std::filesystem::resize_file(path, kBytes);
+    const Status status = GgufFile::open(path).status();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+    EXPECT_THAT(status.message(), HasSubstr(text));
+  };
+  constexpr std::uint64_t kMany = std::uint64_t{1} << 31;
+  expect_refusal(GgufBytes().start(0, kMany), "the number of metadata pairs is 2147483648; accepted: at most 1048576");
+  expect_refusal(GgufBytes().start(kMany, 0), "the number of tensors is 2147483648; accepted: at most 1048576");
+  expect_refusal(GgufBytes().start(0, 1).list("k", GgufType::kUint8, kMany),
+                 "the length of the value of \"k\" is 2147483648; accepted: at most 16777216");
+  expect_refusal(GgufBytes().start(0, 1).key("k", GgufType::kString).put(kMany),
+                 "the length of the value of \"k\" is 2147483648; accepted: at most 67108864");
+}
+
 TEST(GgufFile, WrongMetadataAreErrors) {
   expect_error(GgufBytes().start(0, 2).pair("k", 1).pair("k", 2), StatusCode::kDataLoss,
                "metadata key \"k\" is there twice");

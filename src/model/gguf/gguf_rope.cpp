@@ -7,19 +7,25 @@
 #include <string>
 #include <vector>
 
+#include "tessera/model/config/config.h"
+#include "tessera/model/gguf/stored_form.h"
+
 namespace tessera {
 namespace {
 
 constexpr std::string_view kFactors = "rope_freqs.weight";
 constexpr std::string_view kLongFactors = "rope_factors_long.weight";
 constexpr std::string_view kShortFactors = "rope_factors_short.weight";
+constexpr std::int64_t kMostFactors = ModelConfig::kMaxHeadDim;
 
-// Returns the numbers of an F32 tensor.
+// Returns the numbers of an F32 tensor with at most kMostFactors numbers.
 Result<std::vector<double>> read_factors(const GgufModel& model, std::string_view name) {
   const GgufTensor* tensor = model.find_tensor(name);
   if (tensor == nullptr || tensor->type != BlockType::kF32)
     return invalid_argument(fmt::format("{}: tensor {} is {}; accepted: type F32", model.path(), name,
                                         tensor == nullptr ? "missing" : block_type_info(tensor->type).name));
+  if (static_cast<std::int64_t>(tensor->data.size() / sizeof(float)) > kMostFactors)
+    return wrong_shape(model.path(), *tensor, fmt::format("at most {} numbers", kMostFactors));
   std::vector<double> factors;
   for (std::size_t at = 0; at < tensor->data.size(); at += sizeof(float)) {
     float factor = 0;

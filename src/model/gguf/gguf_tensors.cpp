@@ -22,6 +22,7 @@
 #include "tessera/model/gguf/stored_form.h"
 #include "tessera/model/gguf/tensor_factors.h"
 #include "tessera/ops/moe/moe_experts.h"
+#include "tessera/ops/moe/moe_route.h"
 #include "tessera/ops/quantised/quantised_matrix.h"
 
 namespace tessera {
@@ -256,6 +257,7 @@ class Translator {
     const auto count = static_cast<std::int64_t>(parts.size());
     if (tensor.shape.size() != 3 || tensor.shape[1] % count != 0)
       return misfit(tensor, count == 1 ? "[experts, rows, columns]" : "[experts, rows of gate and up, columns]");
+    if (tensor.shape[0] > kMaxExperts) return misfit(tensor, fmt::format("at most {} experts", kMaxExperts));
     const std::size_t at = name.find("{}");
     const std::size_t bytes = tensor.data.size() / static_cast<std::size_t>(tensor.shape[0] * count);
     const std::span<const float> factors = factors_.of(tensor.name);

@@ -113,6 +113,12 @@ std::vector<float> times(std::vector<float> numbers, float factor) {
   return numbers;
 }
 
+TEST(GgufTensors, MoreExpertsThanTheKernelsTakeAreAnError) {
+  const Read file =
+      read("qwen3moe", {{"blk.0.ffn_up_exps.weight", {1, 1, 70000}, BlockType::kF32, std::string(280000, '\0')}});
+  EXPECT_THAT(file.tensors.status().message(), HasSubstr("shape is [70000, 1, 1]; accepted: at most 1024 experts"));
+}
+
 TEST(GgufTensors, Nvfp4LinearsKeepTheirBlocksAndTheirFactor) {
   const std::string stored = blocks(3);
   const Read file = read("qwen3", {{"blk.0.ffn_up.weight", {64, 3}, BlockType::kNVFP4, stored},

@@ -15,10 +15,11 @@ constexpr std::string_view kFactor = ".scale";
 constexpr std::string_view kInputScale = ".input_scale";
 
 Result<std::vector<float>> read_factors(const GgufModel& model, const GgufTensor& tensor, const GgufTensor& matrix) {
-  std::vector<float> factors(tensor.data.size() / sizeof(float));
-  const bool one_each = matrix.shape.size() == 3 && std::ssize(factors) == matrix.shape[0];
-  if (tensor.type != BlockType::kF32 || (factors.size() != 1 && !one_each))
+  const std::size_t count = tensor.data.size() / sizeof(float);
+  const bool one_each = matrix.shape.size() == 3 && static_cast<std::int64_t>(count) == matrix.shape[0];
+  if (tensor.type != BlockType::kF32 || (count != 1 && !one_each))
     return wrong_shape(model.path(), tensor, "one number of F32, or one for each expert of " + matrix.name);
+  std::vector<float> factors(count);
   std::memcpy(factors.data(), tensor.data.data(), tensor.data.size());
   if (std::ranges::all_of(factors, [](float factor) { return std::isfinite(factor); })) return factors;
   return data_loss(model.path() + ": tensor " + tensor.name + " has infinities or NaN; accepted: finite numbers");
