@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <optional>
@@ -59,6 +60,11 @@ void put_all_added(FolderTokenLists& lists, const Json& added) {
   }
 }
 
+void put_merges(FolderTokenLists& lists, const TokenizerJson& json) {
+  for (const TokenizerJson::MergeEntry& merge : json.merges)
+    lists.merges.push_back(fmt::format("{} {}", merge.left, merge.right));
+}
+
 bool is_byte_token(std::string_view token) {
   return token.size() == 6 && token.starts_with("<0x") && token.ends_with('>');
 }
@@ -86,6 +92,25 @@ FolderTokenLists lists_of_marks(const TokenizerJson& json, std::int64_t size) {
       lists.scores[static_cast<std::size_t>(entry.id)] = score->second;
   }
   put_all_added(lists, json.added_tokens);
+  return lists;
+}
+
+// Tokens of Gemma 4's chat format that llama.cpp's converter marks as user-defined, so that programs which parse
+// answers see them in the text.
+constexpr std::string_view kGemma4Visible[] = {"<|channel>",       "<channel|>",       "<|tool_call>", "<tool_call|>",
+                                               "<|tool_response>", "<tool_response|>", "<|\"|>"};
+
+// Returns the lists for Gemma 4's tokenizer.json.
+FolderTokenLists lists_of_gemma4(const TokenizerJson& json, std::int64_t size) {
+  FolderTokenLists lists = empty_lists(json.file, size);
+  lists.model = "gemma4";
+  for (const TokenizerJson::VocabEntry& entry : json.vocab)
+    put(lists, entry.id, entry.token, is_byte_token(entry.token) ? TokenKind::kByte : TokenKind::kNormal);
+  put_merges(lists, json);
+  put_all_added(lists, json.added_tokens);
+  for (std::size_t id = 0; id < lists.tokens.size(); ++id)
+    if (std::ranges::find(kGemma4Visible, lists.tokens[id]) != std::end(kGemma4Visible))
+      lists.kinds[id] = TokenKind::kUserDefined;
   return lists;
 }
 
@@ -124,15 +149,15 @@ Result<FolderTokenLists> lists_of_bytes(const TokenizerJson& json, std::int64_t 
   lists.model = "gpt2";
   lists.pre = *pre;
   for (const TokenizerJson::VocabEntry& entry : json.vocab) put(lists, entry.id, entry.token, TokenKind::kNormal);
-  for (const TokenizerJson::MergeEntry& merge : json.merges)
-    lists.merges.push_back(fmt::format("{} {}", merge.left, merge.right));
+  put_merges(lists, json);
   put_all_added(lists, json.added_tokens);
   return lists;
 }
 
 }  // namespace
 
-Result<FolderTokenLists> read_folder_token_lists(const std::string& folder, std::int64_t size) {
+Result<FolderTokenLists> read_folder_token_lists(const std::string& folder, const ModelConfig& config) {
+  const std::int64_t size = config.vocab_size;
   const std::string file = (fs::path(folder) / "tokenizer.json").string();
   const std::string pieces = (fs::path(folder) / "tokenizer.model").string();
   std::error_code error;
@@ -141,6 +166,7 @@ Result<FolderTokenLists> read_folder_token_lists(const std::string& folder, std:
   const TokenizerJson json = TRY(TokenizerJson::parse(text, file));
   if (json.model_type != TokenizerJson::ModelType::kBpe || !is_true(json.model, "byte_fallback"))
     return lists_of_bytes(json, size);
+  if (config.gemma4) return lists_of_gemma4(json, size);
   if (!fs::exists(pieces, error)) return lists_of_marks(json, size);
   FolderTokenLists lists = TRY(lists_of_pieces(folder, pieces, size));
   put_all_added(lists, json.added_tokens);

@@ -144,7 +144,7 @@ Status write_tokenizer(const std::string& folder, const ModelConfig& config, Ggu
   }
   const Tokenizer own = TRY(std::move(loaded));
   const TokenizerConfig texts = TRY(TokenizerConfig::load(folder));
-  const FolderTokenLists lists = TRY(read_folder_token_lists(folder, config.vocab_size));
+  const FolderTokenLists lists = TRY(read_folder_token_lists(folder, config));
   if (lists.left_out > 0)
     notes.push_back(
         fmt::format("{} tokens are left out: the embeddings have {} rows", lists.left_out, config.vocab_size));
@@ -171,7 +171,7 @@ Status write_tokenizer(const std::string& folder, const ModelConfig& config, Ggu
                          .add_space_prefix = space_prefix};
   TRY(check_lists(own, check, notes));
   metadata.set_string("tokenizer.ggml.model", lists.model);
-  metadata.set_string("tokenizer.ggml.pre", lists.pre);
+  if (!lists.pre.empty()) metadata.set_string("tokenizer.ggml.pre", lists.pre);
   metadata.set_strings("tokenizer.ggml.tokens", lists.tokens);
   if (marks) metadata.set_float32s("tokenizer.ggml.scores", lists.scores);
   metadata.set_int32s("tokenizer.ggml.token_type", numbers_of(lists.kinds));
@@ -179,7 +179,7 @@ Status write_tokenizer(const std::string& folder, const ModelConfig& config, Ggu
   write_special(special, metadata, notes);
   metadata.set_bool("tokenizer.ggml.add_bos_token", add_bos);
   metadata.set_bool("tokenizer.ggml.add_eos_token", add_eos);
-  if (marks) metadata.set_bool("tokenizer.ggml.add_space_prefix", space_prefix);
+  if (lists.model != "gpt2") metadata.set_bool("tokenizer.ggml.add_space_prefix", space_prefix);
   write_templates(texts, metadata);
   return ok_status();
 }

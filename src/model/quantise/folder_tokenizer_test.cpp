@@ -30,9 +30,11 @@ struct WrittenTokenizer {
   std::string path() const { return dir.path() + "/m.gguf"; }
 };
 
-Status write_tokenizer_of(const std::string& folder, std::int64_t vocab_size, WrittenTokenizer& written) {
+Status write_tokenizer_of(const std::string& folder, std::int64_t vocab_size, WrittenTokenizer& written,
+                          bool gemma4 = false) {
   ModelConfig config;
   config.vocab_size = vocab_size;
+  if (gemma4) config.gemma4 = Gemma4Config{};
   GgufMetadata metadata;
   metadata.set_string("general.architecture", "qwen3");
   TRY(write_tokenizer(folder, config, metadata, written.notes));
@@ -93,6 +95,42 @@ TEST(FolderTokenizer, ScoresFollowFromTheOrderOfMerges) {
   const Tokenizer listed = *Tokenizer::create(*gguf_token_lists(*GgufModel::open(written.path())));
   for (const char* text : {"Grüße aus Zürich: 3 × 4 = 12", "  leading and  double spaces\n", "the other thing"})
     EXPECT_EQ(*listed.encode(text), *own.encode(text)) << text;
+}
+
+// Gemma 4's tokenizer has no space before a text, and the file lists its merges.
+TEST(FolderTokenizer, MergesOfGemma4AreWritten) {
+  Json json = *Json::parse(test::sentencepiece_cases().front().json, "tokenizer.json");
+  const Json replace = *Json::parse(R"({"type": "Replace", "pattern": {"String": " "}, "content": "▁"})", "step");
+  json.set("normalizer", replace);
+  json.set("decoder", *Json::parse(R"({"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"},
+      "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}]})",
+                                   "decoder"));
+  json.set("added_tokens", *Json::parse(R"([{"id": 0, "content": "<unk>", "special": true},
+      {"id": 1, "content": "<s>", "special": true}, {"id": 589, "content": "<|channel>", "special": true},
+      {"id": 590, "content": "<turn|>", "special": true}])",
+                                        "added_tokens"));
+  const test::ScratchDir folder;
+  folder.write("tokenizer.json", json.dump());
+  const Tokenizer own = *Tokenizer::load(folder.path());
+  WrittenTokenizer written;
+  const Status status = write_tokenizer_of(folder.path(), own.vocab_size(), written, /*gemma4=*/true);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  EXPECT_THAT(written.notes, IsEmpty());
+  const GgufModel model = *GgufModel::open(written.path());
+  EXPECT_EQ(*model.string("tokenizer.ggml.model"), "gemma4");
+  EXPECT_EQ(*model.optional_boolean("tokenizer.ggml.add_space_prefix"), false);
+  EXPECT_EQ(*model.optional_boolean("tokenizer.ggml.add_bos_token"), true);
+  EXPECT_EQ(model.find("tokenizer.ggml.merges")->strings()->size(),
+            json.find("model")->find("merges")->as_array().size());
+  const std::vector<std::int64_t> kinds = *model.find("tokenizer.ggml.token_type")->integers();
+  EXPECT_EQ(kinds[0], 3);
+  EXPECT_EQ(kinds[589], 4) << "as llama.cpp's converter marks it";
+  EXPECT_EQ(kinds[590], 3);
+  const Tokenizer listed = *Tokenizer::create(*gguf_token_lists(model));
+  for (const char* text : {"Grüße aus Zürich: 3 × 4 = 12", "  leading and  double spaces\n", "a<turn|>b<|channel>c"})
+    EXPECT_EQ(*listed.encode(text), *own.encode(text)) << text;
+  EXPECT_EQ(listed.decode(*own.encode("  ü\n")), "  ü\n");
+  EXPECT_EQ(listed.decode(*own.encode("a<turn|>b<|channel>c")), "ab<|channel>c");
 }
 
 // A published tokenizer. If the shared data contain its file, the test writes the tokenizer into a GGUF file, reads it
