@@ -33,9 +33,13 @@ class InputNames {
     const std::optional<std::int64_t> layer = own_name(weight.parts.front().tensor).layer;
     if (!layer) return no_place(weight.parts.front().tensor);
     constexpr std::array kGateUp{"gate", "up"};
+    constexpr std::array kJoined{"gate_up"};
     constexpr std::array kDown{"down"};
-    const std::span<const char* const> stacks =
-        input.kind == ObservedWeight::kExpertsGateUp ? std::span<const char* const>(kGateUp) : kDown;
+    std::span<const char* const> stacks = kDown;
+    if (input.kind == ObservedWeight::kExpertsGateUp) {
+      const GgufTensorName joined{.layer = layer, .rest = "ffn_gate_up_exps.weight"};
+      stacks = find_name_rule(joined, architecture_.names) != nullptr ? std::span<const char* const>(kJoined) : kGateUp;
+    }
     for (const char* stack : stacks) TRY(add_entry(fmt::format("blk.{}.ffn_{}_exps.weight", *layer, stack), input));
     return ok_status();
   }

@@ -63,6 +63,23 @@ TEST(ObservedInput, QuantisedTensorsAndExpertsHaveFileNames) {
   EXPECT_THAT((*entries)[2].counts, ElementsAre(5, 6));
 }
 
+TEST(ObservedInput, JoinedExpertsHaveOneEntry) {
+  ModelConfig config = config_of("Gemma4ForConditionalGeneration");
+  config.tensor_prefix = "model.language_model.";
+  const std::string p = config.tensor_prefix + "layers.1.";
+  const std::vector<WeightSpec> weights{weight_of("gate_up", {p + "experts.gate_up_proj"}, 2),
+                                        weight_of("down", {p + "experts.down_proj"}, 1),
+                                        weight_of("gate", {p + "per_layer_input_gate.weight"}, 1)};
+  const std::vector<ObservedInput> inputs{
+      {.weight = "gate_up", .kind = ObservedWeight::kExpertsGateUp, .sums = {1, 2, 3, 4}, .counts = {5, 6}},
+      {.weight = "down", .kind = ObservedWeight::kExpertsDown, .sums = {7, 8}, .counts = {5, 6}},
+      {.weight = "gate", .sums = {9}, .counts = {11}}};
+  const auto entries = importance_of_inputs(config, "m", weights, inputs);
+  ASSERT_TRUE(entries.ok()) << entries.status().message();
+  EXPECT_THAT(names_of(*entries),
+              ElementsAre("blk.1.ffn_gate_up_exps.weight", "blk.1.ffn_down_exps.weight", "blk.1.inp_gate.weight"));
+}
+
 TEST(ObservedInput, ColumnsOfPaddingAreLeftOut) {
   const std::vector<WeightSpec> weights{weight_of("q", {"model.layers.0.self_attn.q_proj.weight"}, 3)};
   const std::vector<ObservedInput> inputs{{.weight = "q", .sums = {1, 2, 3, 0}, .counts = {5}}};
