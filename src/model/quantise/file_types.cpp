@@ -48,6 +48,9 @@ bool stays_float32(const GgufSourceTensor& tensor) {
          tensor.name.starts_with("rope_f");
 }
 
+// Returns whether a matrix keeps its type unless the whole file gets a plain type.
+bool keeps_type(const GgufSourceTensor& tensor) { return tensor.name == "per_layer_model_proj.weight"; }
+
 // Chooses the types. choose() must be called in the order of layers, because some choices depend on the number of
 // earlier tensors.
 class Chooser {
@@ -71,6 +74,7 @@ class Chooser {
     if (tensor.stored == Type::kMXFP4 && tensor.shape.size() == 3 && content_.architecture == "gpt-oss")
       return Type::kMXFP4;
     if (is_plain(base_)) return base_;
+    if (keeps_type(tensor)) return tensor.stored;
     const GgufTensorName name = parse_tensor_name(tensor.name);
     if (tensor.name == "output.weight" || (!has_output_ && tensor.name == "token_embd.weight"))
       return of_output(tensor);

@@ -48,6 +48,15 @@ TEST(FileTypes, NamesAreFoundInAnyCase) {
   EXPECT_EQ(find_file_type(""), nullptr);
 }
 
+TEST(FileTypes, ProjectionOfPerLayerInputsKeepsItsType) {
+  GgufContent content = dense(512);
+  content.tensors.push_back(
+      {.name = "per_layer_model_proj.weight", .shape = {512, 512}, .stored = Type::kBF16, .numbers = nullptr});
+  for (const char* type : {"Q8_0", "Q4_K_M", "MXFP4_MOE"})
+    EXPECT_EQ(types_of(content, type).at("per_layer_model_proj.weight"), Type::kBF16) << type;
+  EXPECT_EQ(types_of(content, "F16").at("per_layer_model_proj.weight"), Type::kF16);
+}
+
 TEST(FileTypes, MediumMixGivesMoreBitsToSomeLayers) {
   const auto types = types_of(dense(512), "Q4_K_M");
   EXPECT_EQ(types.at("output.weight"), Type::kQ6_K);
