@@ -122,7 +122,7 @@ class Calibrate(CliTest):
         flags = ["--tokenizer-path", self.tokenizer(), "--dtype", "float32", *FEW_SIZES]
         self.text.write_text(STORY)
         for name in ("llama", "llama-bias", "llama3-rope-tied", "mixtral", "qwen2", "qwen3", "qwen3-moe", "gemma2",
-                     "qwen3.5-text", "qwen3.5-moe",
+                     "qwen3.5-text", "qwen3.5-moe", "gemma4-e", "gemma4-moe",
                      # These models are quantised.
                      "qwen3-fp8-block", "llama-ct-nvfp4", "qwen3-ct-w4a16", "qwen3.5-moe-fp8-block"):
             with self.subTest(model=name):

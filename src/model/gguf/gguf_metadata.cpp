@@ -77,6 +77,11 @@ void GgufMetadata::set_bool(std::string_view key, bool flag) {
   put(key, one(GgufType::kBool, static_cast<std::uint8_t>(flag)));
 }
 
+void GgufMetadata::set_bools(std::string_view key, const std::vector<bool>& flags) {
+  const std::vector<std::uint8_t> bytes(flags.begin(), flags.end());
+  put(key, list(GgufType::kBool, std::span<const std::uint8_t>(bytes)));
+}
+
 void GgufMetadata::set_strings(std::string_view key, std::span<const std::string> texts) {
   std::string bytes = start_of_list(GgufType::kString, texts.size());
   for (const std::string& text : texts) append_text(bytes, text);

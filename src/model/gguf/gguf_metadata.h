@@ -20,6 +20,7 @@ class GgufMetadata {
   void set_int32(std::string_view key, std::int64_t number);   // Precondition: `number` fits.
   void set_float32(std::string_view key, double number);
   void set_bool(std::string_view key, bool flag);
+  void set_bools(std::string_view key, const std::vector<bool>& flags);
   void set_strings(std::string_view key, std::span<const std::string> texts);
   void set_int32s(std::string_view key, std::span<const std::int32_t> numbers);
   void set_float32s(std::string_view key, std::span<const float> numbers);

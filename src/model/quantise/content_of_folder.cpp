@@ -63,8 +63,7 @@ Result<GgufContent> content_of_folder(const std::string& model_path, const Model
   auto checkpoint = std::make_shared<const Checkpoint>(TRY(Checkpoint::open(model_path)));
   TRY(add_folder_tensors(*checkpoint, config, content));
   content.checkpoint = std::move(checkpoint);
-  if (config.rope.type == RopeType::kLlama3) {
-    std::vector<float> factors = llama3_factors(config);
+  if (const std::vector<float> factors = rope_factors(config); !factors.empty()) {
     content.tensors.insert(content.tensors.begin(), {.name = "rope_freqs.weight",
                                                      .shape = {std::ssize(factors)},
                                                      .stored = BlockType::kF32,

@@ -12,6 +12,7 @@
 #include "tessera/model/gguf/gguf_texts.h"
 #include "tessera/model/quantise/quantised_output.h"
 #include "tessera/model/weights/checkpoint.h"
+#include "tessera/model/weights/safetensors.h"
 #include "tessera/model/weights/tensor_copy.h"
 #include "tessera/ops/built_in_ops.h"
 
@@ -30,9 +31,9 @@ std::vector<float> elements_of(const StoredTensor& tensor) {
   return numbers;
 }
 
-// Writes the folder's model as an F32 file, and returns the file's path.
-std::string written_file(const std::string& folder, const test::ScratchDir& dir) {
-  const auto output = plan_quantised(folder, "F32", built_in_ops(), built_in_families());
+// Writes the folder's model as a file of the type, and returns the file's path.
+std::string written_file(const std::string& folder, const test::ScratchDir& dir, const char* type = "F32") {
+  const auto output = plan_quantised(folder, type, built_in_ops(), built_in_families());
   EXPECT_TRUE(output.ok()) << folder << ": " << output.status().to_string();
   if (!output.ok()) return "";
   const std::string file = dir.path() + "/written.gguf";
@@ -48,6 +49,15 @@ void expect_same_moe(const MoeConfig& got, const MoeConfig& want) {
   EXPECT_EQ(got.experts_per_token, want.experts_per_token);
   EXPECT_EQ(got.intermediate_size, want.intermediate_size);
   EXPECT_EQ(got.normalise, want.normalise);
+}
+
+void expect_same_gemma4(const Gemma4Config& got, const Gemma4Config& want) {
+  EXPECT_EQ(got.global_head_dim, want.global_head_dim);
+  EXPECT_EQ(got.global_key_value_heads, want.global_key_value_heads);
+  EXPECT_EQ(got.keys_are_values, want.keys_are_values);
+  EXPECT_EQ(got.num_shared_layers, want.num_shared_layers);
+  EXPECT_EQ(got.double_wide_mlp, want.double_wide_mlp);
+  EXPECT_EQ(got.per_layer_input_size, want.per_layer_input_size);
 }
 
 void expect_same_rope(const RopeConfig& got, const RopeConfig& want, const ModelConfig& config) {
@@ -83,6 +93,8 @@ void expect_same_config(const ModelConfig& got, const ModelConfig& want) {
   if (want.sliding_rope) expect_same_rope(*got.sliding_rope, *want.sliding_rope, want);
   ASSERT_EQ(got.moe.has_value(), want.moe.has_value());
   if (want.moe) expect_same_moe(*got.moe, *want.moe);
+  ASSERT_EQ(got.gemma4.has_value(), want.gemma4.has_value());
+  if (want.gemma4) expect_same_gemma4(*got.gemma4, *want.gemma4);
 }
 
 // Copies the folder, sets the members of `changes` in the copy's config, and returns the copy's path.
@@ -139,10 +151,50 @@ TEST(FolderRoundTripOfGemma3, FileHasTheModelOfTheFolder) {
 INSTANTIATE_TEST_SUITE_P(Families, FolderRoundTrip,
                          ::testing::Values("llama", "llama-bias", "llama-linear", "llama-yarn", "llama3-rope-tied",
                                            "llama-d128", "mixtral", "qwen2", "qwen3", "qwen3-moe", "qwen3.5-text",
-                                           "gemma2"),
+                                           "gemma2", "gemma4"),
                          [](const auto& golden) {
                            std::string name = golden.param;
                            std::erase_if(name, [](char c) { return c == '-' || c == '.'; });
+                           return name;
+                         });
+
+// Compares with a file of the same weights that gguf-py wrote with the names and keys of llama.cpp's converter.
+class FileOfGemma4 : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(FileOfGemma4, FileEqualsThatOfAnotherWriter) {
+  const test::ScratchDir dir;
+  const std::string file = written_file(golden_folder(GetParam()), dir, "BF16");
+  ASSERT_FALSE(file.empty());
+  const GgufModel got = *GgufModel::open(file);
+  const GgufModel want =
+      *GgufModel::open(std::string(TESSERA_SOURCE_DIR) + "/tests/data/gguf/" + GetParam() + "/golden.gguf");
+  const GgufFile& reference = want.files().front();
+  std::size_t sizes = 0;
+  for (const std::string_view key : reference.keys()) {
+    if (!key.starts_with("gemma4.")) continue;
+    ++sizes;
+    const GgufValue* value = got.find(key);
+    ASSERT_NE(value, nullptr) << key;
+    EXPECT_EQ(value->type(), reference.find(key)->type()) << key;
+    EXPECT_TRUE(std::ranges::equal(value->bytes(), reference.find(key)->bytes())) << key << " " << value->shown();
+  }
+  EXPECT_GE(sizes, 20U);
+  EXPECT_EQ(got.files().front().tensors().size(), reference.tensors().size());
+  for (const GgufTensor& tensor : reference.tensors()) {
+    const GgufTensor* written = got.find_tensor(tensor.name);
+    ASSERT_NE(written, nullptr) << tensor.name;
+    EXPECT_EQ(written->shape, tensor.shape) << tensor.name;
+    // The reference has routers in BF16. The converter writes them in F32.
+    const bool router = tensor.name.ends_with("ffn_gate_inp.weight");
+    EXPECT_EQ(written->type, router ? BlockType::kF32 : tensor.type) << tensor.name;
+    EXPECT_TRUE(router || std::ranges::equal(written->data, tensor.data)) << tensor.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, FileOfGemma4, ::testing::Values("gemma4", "gemma4-e", "gemma4-moe"),
+                         [](const auto& golden) {
+                           std::string name = golden.param;
+                           std::erase(name, '-');
                            return name;
                          });
 
@@ -168,6 +220,45 @@ TEST(FolderContent, RefusesByNameWhatFilesCannotSay) {
   refused("qwen2-swa", "a window of");
   refused("gpt-oss", "architecture gpt-oss cannot express experts that are not in MXFP4");
   refused("gemma3", "accepted: the family's own order of windows");
+}
+
+TEST(FolderContent, RefusesSettingsThatFilesOfGemma4CannotSay) {
+  const auto refused = [](const char* changes, const char* words) {
+    const test::ScratchDir dir;
+    const std::string folder = changed_copy(golden_folder("gemma4"), changes, dir);
+    const auto output = plan_quantised(folder, "Q8_0", built_in_ops(), built_in_families());
+    ASSERT_FALSE(output.ok()) << changes;
+    EXPECT_EQ(output.status().code(), StatusCode::kUnimplemented) << output.status().to_string();
+    EXPECT_THAT(output.status().message(), HasSubstr(words));
+  };
+  refused(R"({"attention_bias": true})", "cannot express attention_bias true");
+  refused(R"({"rope_parameters": {"sliding_attention": {"rope_type": "default"},
+             "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "factor": 8}}})",
+          "cannot express the rotation of layers with full attention");
+  refused(R"({"rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 2},
+             "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25}}})",
+          "cannot express the rotation of layers with a window");
+}
+
+TEST(FolderContent, TowersAndUnusedKeysAreLeftOutWithNotes) {
+  // Layer 2 uses the keys and values of layer 0. Published checkpoints have tensors for them all the same.
+  const test::ScratchDir dir;
+  const std::string folder = changed_copy(golden_folder("gemma4-e"), "{}", dir);
+  const Checkpoint golden = *Checkpoint::open(golden_folder("gemma4-e"));
+  std::vector<StoredTensor> tensors;
+  for (const std::string_view name : golden.names()) {
+    tensors.push_back(*golden.find(name));
+    const std::size_t at = name.find("layers.0.self_attn.k_");
+    if (at == std::string_view::npos || !name.starts_with("model.language_model.")) continue;
+    tensors.push_back(*golden.find(name));
+    tensors.back().name.replace(at, 8, "layers.2");
+  }
+  ASSERT_TRUE(write_safetensors(folder + "/model.safetensors", tensors).ok());
+  const auto output = plan_quantised(folder, "Q8_0", built_in_ops(), built_in_families());
+  ASSERT_TRUE(output.ok()) << output.status().to_string();
+  EXPECT_THAT((*output)->notes(), ::testing::Contains(HasSubstr("2 tensors are left out: their layers use the keys")));
+  EXPECT_THAT((*output)->notes(), ::testing::Contains(HasSubstr(" tensors of vision and sound towers are left out")));
+  for (const QuantisedTensor& tensor : (*output)->tensors()) EXPECT_FALSE(tensor.name.starts_with("blk.2.attn_k"));
 }
 
 // Writes a folder with the bundled model's config and tokenizer but without weights.

@@ -10,15 +10,18 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/model/quantise/gemma4_sizes.h"
+
 namespace tessera {
 namespace {
 
-// Says which layers attend only to a window of tokens. The architecture determines this. A GGUF file states only the
-// size of the window.
+// Says which layers attend only to a window of tokens. Except for kListed, the architecture determines this, and a GGUF
+// file states only the size of the window.
 enum class Windows : std::uint8_t {
   kNone,
   kEverySecond,  // layers 0, 2, 4, …
   kFiveOfSix,    // all layers except 5, 11, 17, …
+  kListed,       // the layers that the file lists
 };
 
 struct FolderArchitecture {
@@ -48,6 +51,11 @@ constexpr FolderArchitecture kFolderArchitectures[] = {
      .name = "gemma3",
      .activation = Activation::kGeluTanh,
      .windows = Windows::kFiveOfSix},
+    {.family = "Gemma4ForCausalLM", .name = "gemma4", .activation = Activation::kGeluTanh, .windows = Windows::kListed},
+    {.family = "Gemma4ForConditionalGeneration",
+     .name = "gemma4",
+     .activation = Activation::kGeluTanh,
+     .windows = Windows::kListed},
     {.family = "GptOssForCausalLM", .name = "gpt-oss", .windows = Windows::kEverySecond},
 };
 
@@ -72,11 +80,8 @@ class SizeWriter {
     const std::int64_t drafts = config_.delta_net ? config_.draft_layers : 0;
     integer("block_count", config_.num_hidden_layers + drafts);
     if (drafts > 0) integer("nextn_predict_layers", drafts);
-    integer("feed_forward_length", config_.intermediate_size);
     integer("attention.head_count", config_.num_attention_heads);
-    integer("attention.head_count_kv", config_.num_key_value_heads);
-    integer("attention.key_length", config_.head_dim);
-    integer("attention.value_length", config_.head_dim);
+    write_layer_sizes();
     number("attention.layer_norm_rms_epsilon", config_.rms_norm_eps);
     TRY(write_windows());
     if (config_.attention_softcap != 0) number("attn_logit_softcapping", config_.attention_softcap);
@@ -96,20 +101,30 @@ class SizeWriter {
                                      architecture_.name, field, accepted));
   }
 
+  void write_layer_sizes() {
+    if (config_.gemma4) return write_gemma4_sizes(config_, metadata_);
+    integer("feed_forward_length", config_.intermediate_size);
+    integer("attention.head_count_kv", config_.num_key_value_heads);
+    integer("attention.key_length", config_.head_dim);
+    integer("attention.value_length", config_.head_dim);
+    integer("rope.dimension_count", rotary_dim(config_.rope, config_.head_dim));
+  }
+
   Status check() const {
     if (architecture_.name == "gpt-oss" && !config_.moe->mxfp4)
       return cannot_say("experts that are not in MXFP4", "experts in MXFP4, as published");
     if (config_.hidden_act != architecture_.activation)
       return cannot_say("this hidden_act",
                         architecture_.activation == Activation::kSilu ? "silu" : "gelu_pytorch_tanh");
+    if (config_.gemma4 && config_.qkv_bias) return cannot_say("attention_bias true", "false");
     return check_attention_scale();
   }
 
-  // Checks the attention scale. Gemma's GGUF files do not state this scale. Readers compute it from the head size or,
-  // in the 27B models, from the hidden size and the number of heads. The config must therefore have the scale that
-  // readers compute.
+  // Checks the attention scale. The GGUF files of Gemma 2 and 3 do not state this scale. Readers compute it from the
+  // head size or, in the 27B models, from the hidden size and the number of heads. The config must therefore have the
+  // scale that readers compute.
   Status check_attention_scale() const {
-    if (!config_.attention_scale) return ok_status();
+    if (!config_.attention_scale || config_.gemma4) return ok_status();  // the scale of Gemma 4 is always 1
     const std::int64_t layers_of_27b = architecture_.name == "gemma2" ? 46 : 62;
     const std::int64_t scalar = config_.num_hidden_layers == layers_of_27b
                                     ? config_.hidden_size / config_.num_attention_heads
@@ -124,6 +139,7 @@ class SizeWriter {
       case Windows::kNone: return false;
       case Windows::kEverySecond: return layer % 2 == 0;
       case Windows::kFiveOfSix: return layer % 6 != 5;
+      case Windows::kListed: return config_.sliding_windows[layer] > 0;
     }
     return false;
   }
@@ -185,11 +201,15 @@ class SizeWriter {
       metadata_.set_int32s(key("rope.dimension_sections"), sections);
     }
     number("rope.freq_base", rope.theta);
-    integer("rope.dimension_count", rotary_dim(rope, config_.head_dim));
     if (config_.sliding_rope) {
-      if (config_.sliding_rope->type != RopeType::kDefault)
-        return cannot_say("the rotation of layers with a window", "rope_type default for them");
+      if (config_.sliding_rope->type != RopeType::kDefault || config_.sliding_rope->partial_rotary_factor != 1)
+        return cannot_say("the rotation of layers with a window", "rope_type default, of whole heads, for them");
       number("rope.freq_base_swa", config_.sliding_rope->theta);
+    }
+    if (config_.gemma4) {
+      if (rope.type != RopeType::kProportional || rope.factor != 1)
+        return cannot_say("the rotation of layers with full attention", "rope_type proportional, without a factor");
+      return ok_status();
     }
     switch (rope.type) {
       case RopeType::kDefault:
@@ -239,6 +259,8 @@ Status write_sizes(const ModelConfig& config, const std::string& file, GgufMetad
   return SizeWriter(config, *find_folder_architecture(config), file, metadata).write();
 }
 
+namespace {
+
 // Returns the divisors of the frequencies by the formula of Llama 3.1's reference code. The divisor is rope.factor for
 // long wavelengths and 1 for short ones. In between, the frequencies are interpolated.
 std::vector<float> llama3_factors(const ModelConfig& config) {
@@ -259,6 +281,13 @@ std::vector<float> llama3_factors(const ModelConfig& config) {
     factors.push_back(static_cast<float>(factor));
   }
   return factors;
+}
+
+}  // namespace
+
+std::vector<float> rope_factors(const ModelConfig& config) {
+  if (config.gemma4) return gemma4_rope_factors(config);
+  return config.rope.type == RopeType::kLlama3 ? llama3_factors(config) : std::vector<float>();
 }
 
 }  // namespace tessera

@@ -17,8 +17,9 @@ Result<std::string_view> architecture_of_folder(const ModelConfig& config, const
 // that GGUF files cannot express. The message names the config's field. `file` names the config in messages.
 Status write_sizes(const ModelConfig& config, const std::string& file, GgufMetadata& metadata);
 
-// Returns the factors by which GGUF files express Llama 3.1's scaling (rope_freqs.weight): one for each rotated pair.
-// Precondition: config.rope has the type llama3.
-std::vector<float> llama3_factors(const ModelConfig& config);
+// Returns the factors in a file's rope_freqs.weight, one for each rotated pair. They express Llama 3.1's scaling, and
+// Gemma 4's partial rotation (gemma4_sizes.h). Returns an empty list if the file has no such tensor. Precondition:
+// write_sizes() succeeds for the config.
+std::vector<float> rope_factors(const ModelConfig& config);
 
 }  // namespace tessera

@@ -30,6 +30,9 @@ std::optional<BlockType> type_of(StoredDtype dtype) {
   }
 }
 
+// Prefixes of the names of towers, and of the projections of their output.
+constexpr std::string_view kTowers[] = {"model.visual.", "model.vision_tower.", "model.embed_vision.",
+                                        "model.audio_tower.", "model.embed_audio."};
 constexpr std::string_view kDraft = "mtp.";          // prefix of the names of Qwen 3.5's next-token layers
 constexpr std::string_view kFused = "mlp.experts.";  // prefix of the names of tensors that contain all experts
 
@@ -63,8 +66,11 @@ class FolderTensors {
           fmt::format("{} tensors of next-token layers are left out: files of architecture {} have none",
                       draft_tensors_, content_.architecture));
     if (tower_tensors_ > 0)
-      content_.notes.push_back(
-          fmt::format("{} tensors of the vision tower are left out: the file has the language model", tower_tensors_));
+      content_.notes.push_back(fmt::format(
+          "{} tensors of vision and sound towers are left out: the file has the language model", tower_tensors_));
+    if (unused_tensors_ > 0)
+      content_.notes.push_back(fmt::format(
+          "{} tensors are left out: their layers use the keys and values of earlier layers", unused_tensors_));
     // GGUF files list the tensors layer by layer.
     std::ranges::stable_sort(content_.tensors, {}, [](const GgufSourceTensor& tensor) {
       return parse_tensor_name(tensor.name).layer.value_or(tensor.name == "token_embd.weight" ? -2 : -1);
@@ -87,8 +93,16 @@ class FolderTensors {
     return std::string(name);
   }
 
+  // Returns whether the tensor would compute keys or values in a layer that uses those of an earlier layer. Published
+  // checkpoints of Gemma 4 have such tensors.
+  bool is_unused(std::int64_t layer, std::string_view rest) const {
+    constexpr std::string_view kKeysAndValues[] = {"self_attn.k_proj.", "self_attn.k_norm.", "self_attn.v_proj."};
+    return config_.gemma4 && layer >= config_.num_hidden_layers - config_.gemma4->num_shared_layers &&
+           std::ranges::any_of(kKeysAndValues, [&](std::string_view prefix) { return rest.starts_with(prefix); });
+  }
+
   Status add(const StoredTensor& tensor, const std::string& name) {
-    if (name.starts_with("model.visual.")) {
+    if (std::ranges::any_of(kTowers, [&](std::string_view prefix) { return name.starts_with(prefix); })) {
       ++tower_tensors_;
       return ok_status();
     }
@@ -101,6 +115,10 @@ class FolderTensors {
     OwnName own = parse_own_name(name);
     if (own.layer && *own.layer >= config_.num_hidden_layers) {
       ++draft_tensors_;
+      return ok_status();
+    }
+    if (own.layer && is_unused(*own.layer, own.rest)) {
+      ++unused_tensors_;
       return ok_status();
     }
     if (drafts_apart_ && name.starts_with(kDraft)) {
@@ -329,6 +347,7 @@ class FolderTensors {
   bool has_prefix_ = false;
   std::int64_t draft_tensors_ = 0;
   std::int64_t tower_tensors_ = 0;
+  std::int64_t unused_tensors_ = 0;
 };
 
 }  // namespace
