@@ -22,8 +22,11 @@ char short_escape(char c) {
   }
 }
 
+// Returns whether the character is written as it is.
+bool is_verbatim(char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; }
+
 // Returns whether the character needs neither a \u escape nor a check of its UTF-8.
-bool is_plain(char c) { return (c >= 0x20 && c < 0x7f) || short_escape(c) != 0; }
+bool is_plain(char c) { return is_verbatim(c) || short_escape(c) != 0; }
 
 }  // namespace
 
@@ -53,10 +56,12 @@ JsonWriter& JsonWriter::key(std::string_view name) {
 }
 
 JsonWriter& JsonWriter::value(std::string_view text) {
-  if (!std::all_of(text.begin(), text.end(), is_plain)) return raw(Json(text).dump());
+  const auto special = std::find_if_not(text.begin(), text.end(), is_verbatim);
+  if (!std::all_of(special, text.end(), is_plain)) return raw(Json(text).dump());
   separate();
   out_ += '"';
-  for (const char c : text) {
+  out_.append(text.begin(), special);
+  for (const char c : std::string_view(special, text.end())) {
     const char escape = short_escape(c);
     if (escape != 0) out_ += '\\';
     out_ += escape != 0 ? escape : c;
@@ -67,7 +72,8 @@ JsonWriter& JsonWriter::value(std::string_view text) {
 
 JsonWriter& JsonWriter::value(std::int64_t number) {
   separate();
-  fmt::format_to(std::back_inserter(out_), "{}", number);
+  const fmt::format_int digits(number);
+  out_.append(digits.data(), digits.size());
   return *this;
 }
 

@@ -5,6 +5,8 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <ctime>
 #include <iterator>
 
@@ -132,7 +134,9 @@ std::string response_head(const HttpResponse& response, const BodyFraming& frami
 }
 
 void append_body_chunk(std::string& out, std::string_view data) {
-  fmt::format_to(std::back_inserter(out), "{:x}\r\n{}\r\n", data.size(), data);
+  std::array<char, 2 * sizeof(std::size_t)> size{};
+  const auto [end, error] = std::to_chars(size.begin(), size.end(), data.size(), 16);
+  out.append(size.begin(), end).append("\r\n").append(data).append("\r\n");
 }
 
 std::string cors_lines(const HttpRequest& request, const std::vector<std::string>& origins) {

@@ -106,24 +106,21 @@ void LiveJobs::dispatch(std::span<EngineThread::Event> events) {
   for (EngineThread::Event& event : events) {
     const auto found = places_.find(event.ticket);
     if (found == places_.end()) continue;
-    const std::shared_ptr<Job> job = found->second.job;
+    const Place place = found->second;
     try {
-      dispatch(event, now);
+      dispatch(event, place, now);
     } catch (const std::exception& e) {  // usually std::bad_alloc; only this job fails
-      fail(*job, api_error(internal_error(e.what())));
+      fail(*place.job, api_error(internal_error(e.what())));
     }
   }
 }
 
-void LiveJobs::dispatch(EngineThread::Event& event, Clock::time_point now) {
-  const auto found = places_.find(event.ticket);
-  if (found == places_.end()) return;
-  const Place place = found->second;
+void LiveJobs::dispatch(EngineThread::Event& event, const Place& place, Clock::time_point now) {
   Job& job = *place.job;
   observe(job, place.index, event, now);
   const FinishReason finish = event.event.finish;
   if (finish != FinishReason::kNone) {
-    places_.erase(found);
+    places_.erase(event.ticket);
     --job.remaining;
   }
   const bool without_result = finish == FinishReason::kCancelled && !job.generates;

@@ -60,7 +60,7 @@ class LiveJobs {
     std::shared_ptr<Job> job;
     std::size_t index = 0;
   };
-  void dispatch(EngineThread::Event& event, Clock::time_point now);
+  void dispatch(EngineThread::Event& event, const Place& place, Clock::time_point now);
   void observe(Job& job, std::size_t index, const EngineThread::Event& event, Clock::time_point now) const;
   void send(Job& job, std::string_view data, Clock::time_point now) const;
   // Checks after `seconds` seconds whether the job's stream was silent, and repeats the check until the job's end.
