@@ -37,6 +37,34 @@ TEST_P(AttentionFloat8, ExtendMatchesTheReference) {
   check_extend(c, kRagged);
 }
 
+// Windows and sinks, odd groups, whose last heads share a cluster between two tiles, and tiles whose keys are cut.
+TEST_P(AttentionFloat8, ExtendMatchesTheReferenceForTilesOfEveryKind) {
+  for (const std::int64_t head_dim : {64, 128})
+    for (const std::int64_t group : {1, 3, 8})
+      for (const std::int64_t window : {0, 1, 100}) {
+        Config c = float8_config(GetParam(), head_dim, 2, group);
+        c.window = window;
+        c.sinks = group == 3;
+        check_extend(c, kRagged);
+      }
+  for (const std::int64_t page_size : {32, 64}) {
+    Config c = float8_config(GetParam(), 128, 2, 2);
+    c.page_size = page_size;
+    check_extend(c, kRagged);
+  }
+  for (const std::int64_t head_dim : {64, 128}) {
+    check_extend(float8_config(GetParam(), head_dim, 2, 4), {{16, 4000}});
+    check_extend(float8_config(GetParam(), head_dim, 2, 5), {{16, 4000}, {300, 3500}});
+  }
+}
+
+// There are more tiles than blocks that run at once, so a block processes several tiles. A tile has only a few rows.
+TEST_P(AttentionFloat8, ExtendMatchesTheReferenceWithManyRequests) {
+  std::vector<Request> requests;
+  for (std::int32_t i = 0; i < 40; ++i) requests.push_back({2 + i % 7, 2 + i % 7 + (i % 3 == 0 ? 20 * i % 290 : 0)});
+  for (const std::int64_t head_dim : {64, 128}) check_extend(float8_config(GetParam(), head_dim, 2, 4), requests);
+}
+
 TEST_P(AttentionFloat8, DecodeMatchesTheReferenceForHeadAndGroupSizes) {
   for (const std::int64_t head_dim : {20, 64, 128, 256, 512})
     for (const std::int64_t group : {1, 4, 8, 12})
@@ -110,6 +138,20 @@ TEST(AttentionFloat8Kernels, DecodeTakesTheKernelOfSingleRows) {
     const std::string of_narrow = Bench::create(16, {{narrow}}, BatchKind::kDecode).kernel(narrow);
     EXPECT_EQ(of_narrow, of_wide == "hopper" ? "hopper" : "tessera") << head_dim;
   }
+}
+
+// If extend over a cache of the queries' type runs on the kernel "fa3", extend over a cache of E4M3 must run on "fa3"
+// too with heads of 64 and 128 elements. Otherwise extend over E4M3 must run on the kernel "tessera".
+TEST(AttentionFloat8Kernels, ExtendTakesFa3UpToHeadsOf128) {
+  if (!on_cuda()) GTEST_SKIP() << "the CPU has one kernel";
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16})
+    for (const std::int64_t head_dim : {64, 128, 256, 512}) {
+      const Config wide = library_config(dtype, head_dim, 2, 4);
+      const Config narrow = float8_config(dtype, head_dim, 2, 4);
+      const std::string of_wide = Bench::create(16, {{wide}}, BatchKind::kExtend).kernel(wide);
+      const std::string of_narrow = Bench::create(16, {{narrow}}, BatchKind::kExtend).kernel(narrow);
+      EXPECT_EQ(of_narrow, of_wide == "fa3" && head_dim <= 128 ? "fa3" : "tessera") << head_dim;
+    }
 }
 
 TEST(AttentionFloat8Shapes, AcceptsScalesOnlyWithAFloat8Cache) {

@@ -11,8 +11,8 @@
 // run on "hopper" or FA2's decode kernel, because such a row would leave a tile of the extend kernel nearly empty. With
 // wanted_rows_only, "hopper" also computes the last row of a prompt if only this row of the prompt is wanted.
 //
-// Decode steps over a cache of f8e4m3 run on "hopper" where it supports the shape. In all other cases in which the
-// cache has another type than the queries, "tessera" runs.
+// Over a cache of f8e4m3, decode steps run on "hopper" and extend steps on "fa3" where these kernels support the shape.
+// In all other cases in which the cache has another type than the queries, "tessera" runs.
 //
 // All kernels but "tessera" need the work lists of a CudaAttentionPlanner (cuda_attention_planner.h). Without a planner
 // "tessera" runs.

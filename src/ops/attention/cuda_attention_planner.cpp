@@ -90,8 +90,8 @@ Result<std::unique_ptr<CudaAttentionPlanner>> CudaAttentionPlanner::create(Devic
   for (const ShapePlan& plan : planner->shapes_)
     if (plan.shape.cache_dtype != plan.shape.dtype)
       log_info("attention",
-               "queries of {} with a cache of {}: prompts run on {}, decodes on {}, because fa3, fa2 and cudnn need a "
-               "cache of the queries' type",
+               "queries of {} with a cache of {}: prompts run on {}, decodes on {}; fa2 and cudnn need a cache of "
+               "the queries' type",
                ir::dtype_name(plan.shape.dtype), ir::dtype_name(plan.shape.cache_dtype),
                attention_kernel_name(plan.extend), attention_kernel_name(plan.decode));
   planner->step_ = &step;

@@ -6,6 +6,7 @@
 #include "tessera/ops/attention/prefill_attention.cuh"
 #include "tessera/ops/attention/prefill_copies.cuh"
 #include "tessera/ops/attention/prefill_rows.cuh"
+#include "tessera/ops/attention/prefill_widening.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/cuda/cuda_shared_memory.h"
 #include "tessera/ops/cuda/tensor_map.h"
@@ -23,7 +24,11 @@ template <Reach kReach>
 constexpr bool fit_planner() {
   return fits_planner<Shape<64, Share::kRows, kReach>>() && fits_planner<Shape<64, Share::kKeys, kReach>>() &&
          fits_planner<Shape<128, Share::kRows, kReach>>() && fits_planner<Shape<128, Share::kKeys, kReach>>() &&
-         fits_planner<Shape<256, Share::kRows, kReach>>();
+         fits_planner<Shape<256, Share::kRows, kReach>>() &&
+         fits_planner<Shape<64, Share::kRows, kReach, Stored::kFloat8>>() &&
+         fits_planner<Shape<64, Share::kKeys, kReach, Stored::kFloat8>>() &&
+         fits_planner<Shape<128, Share::kRows, kReach, Stored::kFloat8>>() &&
+         fits_planner<Shape<128, Share::kKeys, kReach, Stored::kFloat8>>();
 }
 static_assert(fit_planner<Reach::kAll>() && fit_planner<Reach::kWindow>());
 
@@ -32,6 +37,7 @@ __global__ void __maxnreg__(S::kRegisters) prefill_attention(const __grid_consta
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char unaligned[];
   __shared__ SharedBarrier full[S::kSlots], empty[S::kSlots], query_full[S::kQuerySlots], query_empty[S::kQuerySlots];
+  __shared__ SharedBarrier arrived[S::kWidens ? kWideningWarps * S::kStages : 1];
   constexpr unsigned kWarps = kWarpgroups * kWarpgroup / kWarp;  // warps that compute
   let_next_begin();
   const int cluster = static_cast<int>(blockIdx.x) / kCluster;
@@ -39,12 +45,14 @@ __global__ void __maxnreg__(S::kRegisters) prefill_attention(const __grid_consta
   const int end = p.starts[cluster + 1];
   const std::uint32_t queries = (shared_address(unaligned) + 1023) / 1024 * 1024;
   const std::uint32_t tiles = queries + S::kQuerySlots * S::kQueryBytes;
-  const Shared<S> shared{queries, tiles, tiles + S::kSlots * S::kTileBytes, full, empty, query_full, query_empty};
+  const std::uint32_t joined = tiles + S::kSlots * S::kTileBytes;
+  const Shared<S> shared{queries, tiles, joined, full, empty, query_full, query_empty, joined + S::kJoinBytes, arrived};
   const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
   const int warp = static_cast<int>(threadIdx.x) / kWarp % (kWarpgroup / kWarp);
   if (threadIdx.x == 0) {
-    for (SharedBarrier& barrier : full) barrier.init(1);
-    for (SharedBarrier& barrier : empty) barrier.init(kCluster * kWarps);
+    for (SharedBarrier& barrier : full) barrier.init(S::kWidens ? kWideningWarps : 1);
+    for (SharedBarrier& barrier : empty) barrier.init(S::kWidens ? kWarps : kCluster * kWarps);
+    for (SharedBarrier& barrier : arrived) barrier.init(1);
     for (SharedBarrier& barrier : query_full) barrier.init(1);
     for (SharedBarrier& barrier : query_empty) barrier.init(kWarps);
     SharedBarrier::make_visible();
@@ -58,12 +66,22 @@ __global__ void __maxnreg__(S::kRegisters) prefill_attention(const __grid_consta
   }
   arrive_at_cluster();
   if (warpgroup == kWarpgroups) {
-    const bool copies = warp < kCopyingWarps;
-    CopyingWarp<S, T> copying{p, shared, /*copies_keys=*/warp == 0, /*copies_values=*/warp == 1};
-    if (copies) copying.look_up(begin);
-    wait_for_cluster();
-    keep_registers<S::kCopyingRegisters, false>();
-    if (copies) copying.run(begin, end);
+    if constexpr (S::kWidens) {
+      WideningWarp<S, T> widening{{p, shared, warp * WideningWarp<S, T>::kMine}};
+      widening.look_up(begin);
+      wait_for_cluster();
+      keep_registers<S::kCopyingRegisters, false>();
+      widening.run(begin, end);
+    } else {
+      const bool copies = warp < kCopyingWarps;
+      CopyingWarp<S, T> copying{{p, shared, static_cast<int>(block_in_cluster()) * CopyingWarp<S, T>::kMine},
+                                /*copies_keys=*/warp == 0,
+                                /*copies_values=*/warp == 1};
+      if (copies) copying.look_up(begin);
+      wait_for_cluster();
+      keep_registers<S::kCopyingRegisters, false>();
+      if (copies) copying.run(begin, end);
+    }
   } else {
     wait_for_cluster();
     keep_registers<S::kComputingRegisters, true>();
@@ -86,10 +104,24 @@ Result<CUtensorMap> map_of_queries(const CudaAttention& a) {
           TensorBox{.size = 1, .stride = a.num_rows * row, .box = 1}});
 }
 
+// Encodes the tensor map of the keys or values of a cache of E4M3. A box has kBoxTokens tokens of one KV head. The
+// map's elements have two bytes, so an element of the map is a pair of numbers.
+template <class S>
+Result<CUtensorMap> map_of_float8_cache(const CudaAttention& a, const std::byte* cache) {
+  constexpr int kHead = S::kHeadDim / 2;
+  return encode_tensor_map(
+      a.shape.dtype, cache,
+      std::array{TensorBox{.size = kHead, .stride = 1, .box = kHead},
+                 TensorBox{.size = a.num_pages * a.page_size, .stride = a.shape.kv_heads * kHead, .box = kBoxTokens},
+                 TensorBox{.size = a.shape.kv_heads, .stride = kHead, .box = 1}},
+      Swizzle::kNone);
+}
+
 // Encodes the tensor map of the keys or values. A box has kBoxTokens tokens of one KV head, and the columns of one
 // panel (Shape::kPanelColumns).
 template <class S>
 Result<CUtensorMap> map_of_cache(const CudaAttention& a, const std::byte* cache) {
+  if constexpr (S::kWidens) return map_of_float8_cache<S>(a, cache);
   const std::int64_t head_dim = a.shape.head_dim;
   const std::int64_t token = a.shape.kv_heads * head_dim;
   return encode_tensor_map(
@@ -117,6 +149,7 @@ Result<std::unique_ptr<BoundOp>> make(const CudaAttention& a, const TilePlan& pl
                        .starts = plan.starts,
                        .works = plan.works,
                        .sinks = a.sinks,
+                       .scales = a.scales,
                        .part_results = reinterpret_cast<float4*>(plan.part_results),
                        .arrivals = plan.arrivals,
                        .max_pages = static_cast<int>(a.metadata.max_pages_per_request),
@@ -143,10 +176,21 @@ Result<std::unique_ptr<BoundOp>> bind(const CudaAttention& a, const TilePlan& pl
   return make<S, __half>(a, plan);
 }
 
-template <int kHeadDim, Share kShare>
+template <int kHeadDim, Share kShare, Stored kStored = Stored::kOfQueries>
 Result<std::unique_ptr<BoundOp>> bind_head(const CudaAttention& a, const TilePlan& plan) {
-  if (a.shape.window > 0) return bind<Shape<kHeadDim, kShare, Reach::kWindow>>(a, plan);
-  return bind<Shape<kHeadDim, kShare, Reach::kAll>>(a, plan);
+  if (a.shape.window > 0) return bind<Shape<kHeadDim, kShare, Reach::kWindow, kStored>>(a, plan);
+  return bind<Shape<kHeadDim, kShare, Reach::kAll, kStored>>(a, plan);
+}
+
+// Binds the kernel for heads of 64 or 128 elements.
+template <Share kShare, Stored kStored>
+Result<std::unique_ptr<BoundOp>> bind_stored(const CudaAttention& a, const TilePlan& plan) {
+  return a.shape.head_dim == 64 ? bind_head<64, kShare, kStored>(a, plan) : bind_head<128, kShare, kStored>(a, plan);
+}
+template <Share kShare>
+Result<std::unique_ptr<BoundOp>> bind_share(const CudaAttention& a, const TilePlan& plan) {
+  return a.shape.cache_dtype == ir::DType::kFloat8E4M3 ? bind_stored<kShare, Stored::kFloat8>(a, plan)
+                                                       : bind_stored<kShare, Stored::kOfQueries>(a, plan);
 }
 
 }  // namespace
@@ -157,7 +201,8 @@ bool serves_prefill_attention([[maybe_unused]] const AttentionShape& shape,
 #ifdef TESSERA_WITH_SM90A
   return target.compute_capability == 90 && (shape.head_dim == 64 || shape.head_dim == 128 || shape.head_dim == 256) &&
          (shape.dtype == ir::DType::kBFloat16 || shape.dtype == ir::DType::kFloat16) &&
-         shape.cache_dtype == shape.dtype && shape.softcap == 0 && target.page_size % cuda::prefill::kBoxTokens == 0;
+         (shape.cache_dtype == shape.dtype || (shape.cache_dtype == ir::DType::kFloat8E4M3 && shape.head_dim <= 128)) &&
+         shape.softcap == 0 && target.page_size % cuda::prefill::kBoxTokens == 0;
 #else
   return false;
 #endif
@@ -165,17 +210,12 @@ bool serves_prefill_attention([[maybe_unused]] const AttentionShape& shape,
 
 Result<std::unique_ptr<BoundOp>> bind_prefill_attention(const CudaAttention& attention, const TilePlan& plan) {
   using namespace cuda::prefill;
-  switch (attention.shape.head_dim) {
-    case 64: return bind_head<64, Share::kRows>(attention, plan);
-    case 128: return bind_head<128, Share::kRows>(attention, plan);
-    default: return bind_head<256, Share::kRows>(attention, plan);
-  }
+  return attention.shape.head_dim == 256 ? bind_head<256, Share::kRows>(attention, plan)
+                                         : bind_share<Share::kRows>(attention, plan);
 }
 
 Result<std::unique_ptr<BoundOp>> bind_short_prefill_attention(const CudaAttention& attention, const TilePlan& plan) {
-  using namespace cuda::prefill;
-  return attention.shape.head_dim == 64 ? bind_head<64, Share::kKeys>(attention, plan)
-                                        : bind_head<128, Share::kKeys>(attention, plan);
+  return cuda::prefill::bind_share<cuda::prefill::Share::kKeys>(attention, plan);
 }
 
 }  // namespace tessera

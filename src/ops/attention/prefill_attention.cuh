@@ -30,6 +30,9 @@
 // are written to the memory of the queries, so the next work item's queries are copied only after the results are
 // stored.
 //
+// Over a cache of E4M3, the copying warpgroup widens the tiles (prefill_widening.cuh). Then each block brings whole
+// tiles for itself.
+//
 // With a window, tiles of keys before the window of a work item's first row are left out (Reach::kWindow). A sink is
 // one more score of each row. Its value vector is zero. At the end, the sink's weight is added to the row's sum of
 // weights.
@@ -44,6 +47,7 @@
 
 #include "tessera/ops/attention/attention_schedule.h"
 #include "tessera/ops/attention/prefill_attention.h"
+#include "tessera/ops/cache/cache_type.h"
 #include "tessera/ops/cuda/box_copy.cuh"
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_math.cuh"
@@ -54,8 +58,9 @@ namespace tessera::cuda::prefill {
 inline constexpr int kCluster = static_cast<int>(kPrefillBlocks);
 inline constexpr int kWarpgroups = 2;  // warpgroups that compute
 inline constexpr int kThreads = (kWarpgroups + 1) * kWarpgroup;
-inline constexpr int kCopyingWarps = 2;  // number of warps that copy; the other two warps of this warpgroup idle
-inline constexpr int kGroupRows = 64;    // number of query rows of a warpgroup
+inline constexpr int kCopyingWarps = 2;   // number of warps that copy; the other two warps of this warpgroup idle
+inline constexpr int kWideningWarps = 4;  // over a cache of E4M3, all four warps bring tiles and widen them
+inline constexpr int kGroupRows = 64;     // number of query rows of a warpgroup
 
 inline constexpr int kColumns = 64;  // number of 16-bit columns in a row of 128 bytes
 inline constexpr int kRowBytes = kColumns * 2;
@@ -73,10 +78,15 @@ enum class Share : bool { kRows, kKeys };
 // Says which keys a row sees: all keys up to the row's own position, or only those within a window.
 enum class Reach : bool { kAll, kWindow };
 
-template <int kDim, Share kShare, Reach kReach>
+// Says what the cache holds. kOfQueries: numbers of the queries' type, which are copied to the slots. kFloat8: E4M3,
+// which is widened to the queries' type (prefill_widening.cuh).
+enum class Stored : bool { kOfQueries, kFloat8 };
+
+template <int kDim, Share kShare, Reach kReach, Stored kStored = Stored::kOfQueries>
 struct Shape {
   static constexpr int kHeadDim = kDim;
   static constexpr bool kWindowed = kReach == Reach::kWindow;
+  static constexpr bool kWidens = kStored == Stored::kFloat8;
   static constexpr int kKeys = static_cast<int>(prefill_key_block(kDim));  // keys of a tile
   // In shared memory a tile of keys or values consists of panels of at most 128 columns of the head. A panel consists
   // of groups of 8 tokens. A group consists of matrices of 8 rows by 64 columns, one for every 64 columns of the panel.
@@ -104,23 +114,29 @@ struct Shape {
   static constexpr int kJoinBytes = kJoined ? kWarpgroups * kGroupJoinBytes : 0;
   static constexpr int kQuerySlots = kHeadDim <= 128 ? 2 : 1;  // with 2 slots, the next queries are copied early
   // The number of slots of the ring. A slot holds a tile of keys or of values.
-  static constexpr int kSlots = kHeadDim == 64 ? 8 : kHeadDim == 128 && !kJoined ? 5 : 4;
-  static constexpr int kSharedBytes = 1024 + kQuerySlots * kQueryBytes + kJoinBytes + kSlots * kTileBytes;
+  static constexpr int kSlots = kHeadDim == 64 ? 8 : kHeadDim == 256 ? 4 : 5 - (kJoined ? 1 : 0) - (kWidens ? 1 : 0);
+  // The number of stages. A stage holds the bytes of a tile of E4M3.
+  static constexpr int kStages = kWidens ? 2 : 0;
+  static constexpr int kStageBytes = kKeys * kHeadDim;
+  static constexpr int kSharedBytes =
+      1024 + kQuerySlots * kQueryBytes + kJoinBytes + kSlots * kTileBytes + kStages * kStageBytes;
   // kRegisters is the number of registers of each thread when the block starts. kCopyingRegisters and
   // kComputingRegisters are the numbers that a copying thread and a computing thread have afterwards. With kJoined a
   // block starts with fewer registers, so that it fits on a multiprocessor together with a block of the preceding
   // kernel. The block is then already resident when that kernel ends.
   static constexpr int kRegisters = kJoined ? 144 : 168;
-  static constexpr int kCopyingRegisters = kHeadDim <= 128 ? 40 : 24;
-  static constexpr int kComputingRegisters = kJoined ? 192 : kHeadDim <= 128 ? 232 : 240;
+  static constexpr int kCopyingRegisters = kWidens ? (kJoined ? 48 : 56) : kHeadDim <= 128 ? 40 : 24;
+  static constexpr int kComputingRegisters = kJoined ? 192 : kWidens ? 224 : kHeadDim <= 128 ? 232 : 240;
   static_assert(kSharedBytes <= 232448 - 1024, "a block may have 232448 bytes; 1024 of them hold the barriers");
   static_assert(kCopyingRegisters + kWarpgroups * kComputingRegisters <= (1 + kWarpgroups) * kRegisters);
 };
 
 template <class T>
 struct Attention {
-  CUtensorMap q;                     // [heads, columns / 64, rows, 64], boxes of kGroupRows rows of one head
-  CUtensorMap keys;                  // [kv_heads, groups of 8 tokens, columns / 64, 8, 64], boxes of kBoxTokens tokens
+  CUtensorMap q;  // [heads, columns / 64, rows, 64], boxes of kGroupRows rows of one head
+  // [kv_heads, groups of 8 tokens, columns / 64, 8, 64], boxes of kBoxTokens tokens. Over a cache of E4M3: [kv_heads,
+  // tokens, columns], boxes of kBoxTokens tokens.
+  CUtensorMap keys;
   CUtensorMap values;                // like `keys`
   T* out;                            // [rows, heads, head_dim]
   const std::int32_t* page_table;    // [requests, max_pages]
@@ -129,6 +145,7 @@ struct Attention {
   const std::int32_t* starts;        // [clusters + 1]
   const TileWork* works;
   const float* sinks;    // [heads]; null: no sinks
+  CacheScales scales;    // both null unless the cache is of E4M3
   float4* part_results;  // [parts, kCluster, the shape's kPartChunks, computing threads]
   // [parts, kCluster, computing warps]: how many parts of a tile are finished. Only the entries of the tile's part 0
   // are used. All entries are 0 between launches.
@@ -212,9 +229,11 @@ struct Shared {
   std::uint32_t tiles;         // [S::kSlots, S::kTileBytes]
   std::uint32_t joined;        // [S::kJoinBytes]
   SharedBarrier* full;         // [S::kSlots]
-  SharedBarrier* empty;        // [S::kSlots], signalled by all blocks of the cluster
+  SharedBarrier* empty;        // [S::kSlots], signalled by all blocks of the cluster whose tiles come together
   SharedBarrier* query_full;   // [S::kQuerySlots]
   SharedBarrier* query_empty;  // [S::kQuerySlots]
+  std::uint32_t stages;        // [kWideningWarps, S::kStages, S::kStageBytes / kWideningWarps]
+  SharedBarrier* arrived;      // [kWideningWarps, S::kStages]
   __device__ std::uint32_t tile(int slot) const { return tiles + static_cast<std::uint32_t>(slot * S::kTileBytes); }
   __device__ std::uint32_t query(int slot) const { return queries + static_cast<std::uint32_t>(slot * S::kQueryBytes); }
 };

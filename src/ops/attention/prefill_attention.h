@@ -37,8 +37,8 @@ constexpr std::int64_t prefill_part_bytes(std::int64_t head_dim) {
 inline constexpr std::int64_t kPrefillPartArrivals = kPrefillBlocks * 8;
 
 // Returns whether the kernel supports the shape on the target. The kernel needs Hopper and page sizes that are
-// multiples of 16 tokens. It supports heads of 64, 128 and 256 elements. Queries are in bf16 or f16, and the cache has
-// the same type. Windows and sinks are supported, softcaps are not.
+// multiples of 16 tokens. It supports heads of 64, 128 and 256 elements. Queries are in bf16 or f16. The cache has the
+// same type, or f8e4m3 with heads of 64 and 128 elements. Windows and sinks are supported, softcaps are not.
 bool serves_prefill_attention(const AttentionShape& shape, const AttentionTarget& target);
 
 // Returns whether bind_short_prefill_attention() supports the shape. Precondition: serves_prefill_attention() accepts

@@ -31,6 +31,9 @@ __device__ inline uint4 load_chunk(std::uint32_t from) {
                : "memory");
   return x;
 }
+__device__ inline void store_chunk(std::uint32_t to, const uint4& x) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
+}
 __device__ inline void store_four(std::uint32_t to, float a, float b, float c, float d) {
   asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
 }

@@ -32,10 +32,11 @@ struct PartResults {
 
 // If the work item is a part, merges the sums out[kFirst … kFirst + kSums - 1], the rows' running max and the rows'
 // sums of weights with those of the other parts. Returns true if the warp has the results of all keys. If the function
-// returns false, `out` and `rows` must not be used. All threads of the warp call the function.
+// returns false, `out` and `rows` must not be used. The factor of scores is `scale_log2`. All threads of the warp call
+// the function.
 template <class S, int kFirst, int kSums, class T>
 __device__ inline bool merge_parts(const Attention<T>& p, const Work& w, float (&out)[S::kHeadDim / 2],
-                                   OnlineSoftmax<FastBaseTwo> (&rows)[2]) {
+                                   OnlineSoftmax<FastBaseTwo> (&rows)[2], float scale_log2) {
   if (w.parts == 1) return true;
   const PartResults<S, T> results{p, w};
   constexpr int kStep = PartResults<S, T>::kThreads;
@@ -68,8 +69,8 @@ __device__ inline bool merge_parts(const Attention<T>& p, const Work& w, float (
 #pragma unroll 1
   for (int part = 0; part < w.parts; ++part) {
     const float4 state = results.state_of(part);
-    const float worth[2] = {part_weight<FastBaseTwo>(state.x, most[0], p.scale_log2),
-                            part_weight<FastBaseTwo>(state.y, most[1], p.scale_log2)};
+    const float worth[2] = {part_weight<FastBaseTwo>(state.x, most[0], scale_log2),
+                            part_weight<FastBaseTwo>(state.y, most[1], scale_log2)};
     rows[0].sum += state.z * worth[0];
     rows[1].sum += state.w * worth[1];
 #pragma unroll

@@ -12,6 +12,7 @@
 #include "tessera/ops/attention/prefill_block.cuh"
 #include "tessera/ops/attention/prefill_parts.cuh"
 #include "tessera/ops/cuda/async_copy.cuh"
+#include "tessera/ops/cuda/cuda_float8.cuh"
 #include "tessera/ops/cuda/online_softmax.cuh"
 
 namespace tessera::cuda::prefill {
@@ -30,6 +31,7 @@ struct RowsWarpgroup {
   int lane = static_cast<int>(threadIdx.x) % kWarp;
   Place<S::kSlots> at = {};
   Place<S::kQuerySlots> query_at = {};
+  float widened_scale_log2 = S::kWidens ? p.scale_log2 * scale_or_one(p.scales.keys) : 0;
 
   float out[kOutSums];
   float scores[kScores];
@@ -50,6 +52,8 @@ struct RowsWarpgroup {
     }
   }
 
+  // Returns the factor of scores, with the scale of the cache's keys.
+  __device__ float scale_log2() const { return S::kWidens ? widened_scale_log2 : p.scale_log2; }
   __device__ int row_group() const { return S::kJoined ? 0 : warpgroup; }
   __device__ std::uint32_t queries_at() const {
     return shared.query(query_at.slot) + static_cast<std::uint32_t>(row_group() * S::kGroupQueryBytes);
@@ -118,7 +122,7 @@ struct RowsWarpgroup {
   // store. Otherwise it releases the queries and returns false.
   template <int kFirst, int kSums>
   __device__ bool merge(const Work& w) {
-    if (merge_parts<S, kFirst, kSums>(p, w, out, rows)) return true;
+    if (merge_parts<S, kFirst, kSums>(p, w, out, rows, scale_log2())) return true;
     if (lane == 0) shared.query_empty[query_at.slot].arrive();
     return false;
   }
@@ -176,7 +180,11 @@ struct RowsWarpgroup {
   }
   __device__ void release(int slot) {
     if (lane != 0) return;
-    for (unsigned block = 0; block < kCluster; ++block) arrive_at_block(shared.empty[slot], block);
+    if constexpr (S::kWidens) {
+      shared.empty[slot].arrive();
+    } else {
+      for (unsigned block = 0; block < kCluster; ++block) arrive_at_block(shared.empty[slot], block);
+    }
   }
 
   __device__ void multiply_keys(std::uint32_t queries, int slot) {
@@ -266,13 +274,13 @@ struct RowsWarpgroup {
       }
       float most = fmaxf(rows[h].running_max, fmaxf(fmaxf(parts[0], parts[1]), fmaxf(parts[2], parts[3])));
       most = quad_max(most);
-      rescale[h] = rows[h].raise(most, p.scale_log2);
-      shift[h] = -most * p.scale_log2;
+      rescale[h] = rows[h].raise(most, scale_log2());
+      shift[h] = -most * scale_log2();
     }
 #pragma unroll
     for (int i = 0; i < kScores; ++i) {
       const int h = i / 2 % 2;
-      scores[i] = FastBaseTwo::power(fmaf(scores[i], p.scale_log2, shift[h]));
+      scores[i] = FastBaseTwo::power(fmaf(scores[i], scale_log2(), shift[h]));
       rows[h].sum += scores[i];
     }
   }
@@ -313,8 +321,8 @@ struct RowsWarpgroup {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float most = fmaxf(rows[h].running_max, other_max[h]);
-      worth[h] = rows[h].raise(most, p.scale_log2);
-      other_worth[h] = part_weight<FastBaseTwo>(other_max[h], most, p.scale_log2);
+      worth[h] = rows[h].raise(most, scale_log2());
+      other_worth[h] = part_weight<FastBaseTwo>(other_max[h], most, scale_log2());
       rows[h].sum += other_sum[h] * other_worth[h];
     }
     float* const mine = &out[kMine * kSums];
@@ -334,7 +342,7 @@ struct RowsWarpgroup {
   __device__ float sink_of(const Work& w, int row) const {
     if (p.sinks == nullptr) return 0;
     constexpr float kLog2E = 1.44269504088896F;
-    return FastBaseTwo::power(p.sinks[w.head] * kLog2E - rows[row].running_max * p.scale_log2);
+    return FastBaseTwo::power(p.sinks[w.head] * kLog2E - rows[row].running_max * scale_log2());
   }
 
   // Writes columns 8 · kFirst … 8 · (kFirst + kChunks) - 1 of the rows to p.out, 16 bytes per store. The columns first
@@ -344,7 +352,8 @@ struct RowsWarpgroup {
   __device__ void store(const Work& w, std::uint32_t staging) {
     constexpr int kWarpRows = 16;
     const std::uint32_t mine = staging + static_cast<std::uint32_t>(warp * kWarpRows * kChunks * 16);
-    const float scale[2] = {1 / (rows[0].sum + sink_of(w, 0)), 1 / (rows[1].sum + sink_of(w, 1))};
+    const float value_scale = S::kWidens ? scale_or_one(p.scales.values) : 1;
+    const float scale[2] = {value_scale / (rows[0].sum + sink_of(w, 0)), value_scale / (rows[1].sum + sink_of(w, 1))};
     const auto chunk_at = [&](int row, int chunk) {
       return mine +
              static_cast<std::uint32_t>((row * kChunks + (chunk ^ (row & (kChunks < 8 ? kChunks - 1 : 7)))) * 16);
