@@ -11,9 +11,10 @@ float2 cos_sin(float angle) {
 
 // Writes the table of cosines and sines. Columns [0, half) are cosines of position * inv_freq, times factor; columns
 // [half, 2 half) are sines. With `sections`, positions are [3, rows], and a pair uses the axis of its section; with all
-// sections zero, positions are [rows]. get_global_id(0) counts pairs, and get_global_id(1) counts rows.
+// sections zero, positions are [rows]. The row of position p is also multiplied by 1 + growth * log(1 + p /
+// growth_length), with the quotient rounded down. get_global_id(0) counts pairs, and get_global_id(1) counts rows.
 kernel void rotary_table(BUF(positions), BUF(inv_freq), BUF(table), uint rows, uint half_dim, float factor,
-                         uint4 sections, uint interleaved) {
+                         float growth, uint growth_length, uint4 sections, uint interleaved) {
   const uint i = get_global_id(0);
   const uint t = get_global_id(1);
   if (i >= half_dim) return;
@@ -25,8 +26,9 @@ kernel void rotary_table(BUF(positions), BUF(inv_freq), BUF(table), uint rows, u
     else
       axis = i < sections.x ? 0 : i < sections.x + sections.y ? 1 : 2;
   }
-  const float position = (float)AT(const int, positions)[(size_t)axis * rows + t];
-  const float2 turn = cos_sin(position * AT(const float, inv_freq)[i]);
+  const int position = AT(const int, positions)[(size_t)axis * rows + t];
+  const float2 turn = cos_sin((float)position * AT(const float, inv_freq)[i]);
+  if (growth != 0) factor *= 1 + growth * log1p((float)((uint)position / growth_length));
   global float *const row = AT(float, table) + (size_t)t * 2 * half_dim;
   row[i] = turn.x * factor;
   row[half_dim + i] = turn.y * factor;

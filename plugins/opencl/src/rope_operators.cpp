@@ -12,7 +12,9 @@ std::int32_t bind_rotary_table(Binding& b) {
   for (std::size_t i = 0; i < given.size(); ++i) sections.s[i] = static_cast<cl_uint>(given[i]);
   return b.launch(Source::kRope, "rotary_table", {}, {half, tokens}, b.operand(0).data, b.operand(1).data,
                   b.result(0).data, static_cast<cl_uint>(tokens), static_cast<cl_uint>(half),
-                  static_cast<cl_float>(attribute_double(b.node(), "scale", 1)), sections,
+                  static_cast<cl_float>(attribute_double(b.node(), "scale", 1)),
+                  static_cast<cl_float>(attribute_double(b.node(), "growth", 0)),
+                  static_cast<cl_uint>(attribute_int(b.node(), "growth_length", 1)), sections,
                   static_cast<cl_uint>(attribute_bool(b.node(), "interleaved", false)));
 }
 

@@ -204,6 +204,9 @@ TEST_F(OpenClOperators, Rotation) {
   const HostTensor positions = int_tensor({4}, {0, 1, 77, 130000});
   expect_same(tessera::kRotaryTable, tessera::kRotaryTableCpu, {positions, inv_freq}, {{"scale", 1.5}}, {1e-6, 1e-6},
               "rotary_table");
+  expect_same(tessera::kRotaryTable, tessera::kRotaryTableCpu, {positions, inv_freq},
+              {{"scale", 1.5}, {"growth", 0.1}, {"growth_length", std::int64_t{16}}}, {1e-6, 1e-6},
+              "rotary_table that grows");
   const HostTensor three = int_tensor({3, 4}, {0, 1, 2, 3, 9, 8, 7, 6, 50, 60, 70, 80});
   for (const bool interleaved : {false, true})
     expect_same(tessera::kRotaryTable, tessera::kRotaryTableCpu, {three, inv_freq},

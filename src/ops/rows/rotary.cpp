@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "tessera/ops/contract/shape_rule.h"
 #include "tessera/ops/cpu/cpu_math.h"
 #include "tessera/ops/cpu/cpu_op.h"
 #include "tessera/ops/cpu/row_loop.h"
+#include "tessera/ops/rows/rope_growth.h"
 #include "tessera/ops/rows/rope_sections.h"
 
 namespace tessera {
@@ -30,6 +32,16 @@ Status check_sections(const ir::OpSignature& s, std::int64_t half) {
   return expect_type(s, 0, "positions", {ir::DType::kInt32, {3, s.operands[0].shape.back()}});
 }
 
+Status check_growth(const ir::OpSignature& s) {
+  if (s.node.find_attribute("growth") == nullptr && s.node.find_attribute("growth_length") == nullptr)
+    return ok_status();
+  if (s.operands[0].shape.size() == 2) return refuse(s, "growth is for positions in one dimension");
+  TRY(expect_positive(s, "growth"));
+  if (s.node.attribute_or("growth_length", std::int64_t{0}) < 1)
+    return refuse(s, "growth and a growth_length of 1 or more belong together");
+  return ok_status();
+}
+
 Result<std::vector<ir::Type>> infer_rotary_table(const ir::OpSignature& s) {
   const ir::Type& positions = s.operands[0];
   const ir::Type& inv_freq = s.operands[1];
@@ -40,6 +52,7 @@ Result<std::vector<ir::Type>> infer_rotary_table(const ir::OpSignature& s) {
   const std::int64_t half = TRY(constant_cols(s, 1, "inv_freq"));
   if (s.node.find_attribute("scale")) TRY(expect_positive(s, "scale"));
   TRY(check_sections(s, half));
+  TRY(check_growth(s));
   return std::vector{ir::Type{ir::DType::kFloat32, {positions.shape.back(), 2 * half}}};
 }
 
@@ -93,10 +106,17 @@ TESSERA_INLINE SinCos sin_cos(float x) {
   return {static_cast<float>(signed_a), static_cast<float>(signed_b)};
 }
 
+float scale_of(const RowScale& scale, std::int32_t position) {
+  if (scale.growth == 0) return scale.scale;
+  return static_cast<float>(static_cast<double>(scale.scale) *
+                            (1 + scale.growth * std::log1p(static_cast<double>(position / scale.length))));
+}
+
 TESSERA_CPU_CLONES void table_rows(const std::int32_t* positions, const float* inv_freq, float* table,
-                                   std::int64_t rows, std::int64_t half, float scale) {
+                                   std::int64_t rows, std::int64_t half, const RowScale& row_scale) {
   for (std::int64_t t = 0; t < rows; ++t) {
     const float position = static_cast<float>(positions[t]);
+    const float scale = scale_of(row_scale, positions[t]);
     float* cosines = table + t * 2 * half;
     float* sines = cosines + half;
 #pragma omp simd
@@ -168,13 +188,13 @@ Result<std::unique_ptr<BoundOp>> bind_rotary_table(const BindArgs& args) {
   float* table = args.results[0].as<float>();
   const std::int64_t rows = args.operands[0].cols();
   const std::int64_t half = args.operands[1].dim(0);
-  const float scale = static_cast<float>(args.node.attribute_or("scale", 1.0));
+  const RowScale scale = row_scale(args.node);
   if (args.node.find_attribute("sections") != nullptr) {
     const RopeSections sections = rope_sections(args.node);
     return make_cpu_op("rotary_table", [=] {
       parallel_rows(rows, 8 * half * static_cast<std::int64_t>(sizeof(float)),
                     [&](std::int64_t begin, std::int64_t end) {
-                      section_rows(positions, rows, sections, inv_freq, table, begin, end, half, scale);
+                      section_rows(positions, rows, sections, inv_freq, table, begin, end, half, scale.scale);
                     });
     });
   }
@@ -211,6 +231,8 @@ const ir::OpDecl kRotaryTable{
     .summary = "cos(p * f) * scale, then sin(p * f) * scale: i32[T] or i32[3, T], f32[Dr/2] -> f32[T, Dr]",
     .operands = {{"positions"}, {"inv_freq"}},
     .attributes = {{"scale", ir::AttributeKind::kDouble},
+                   {"growth", ir::AttributeKind::kDouble},
+                   {"growth_length", ir::AttributeKind::kInt},
                    {"sections", ir::AttributeKind::kInts},
                    {"interleaved", ir::AttributeKind::kBool}},
     .infer = infer_rotary_table,

@@ -3,6 +3,7 @@
 #include "tessera/ops/cuda/cuda_launch.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/cuda/cuda_rotary.cuh"
+#include "tessera/ops/rows/rope_growth.h"
 #include "tessera/ops/rows/rope_sections.h"
 
 namespace tessera {
@@ -16,31 +17,39 @@ struct TableArgs {
   float* table;                   // [rows, 2, half]
   std::int64_t rows;
   std::int64_t half;
-  float scale;
+  RowScale scale;
 };
+
+__device__ float scale_of(const RowScale& scale, std::int32_t position) {
+  if (scale.growth == 0) return scale.scale;
+  return static_cast<float>(static_cast<double>(scale.scale) *
+                            (1 + scale.growth * log1p(static_cast<double>(position / scale.length))));
+}
 
 // Writes the cosine and the sine of an angle. It computes them in double, because float32's own range reduction is slow
 // far from zero. The cost is small: all layers use one table, which is computed once in a forward.
-__device__ void write_angle(const TableArgs& args, std::int64_t row, std::int64_t i, float position) {
+__device__ void write_angle(const TableArgs& args, std::int64_t row, std::int64_t i, float position, float scale) {
   double sine;
   double cosine;
   sincos(static_cast<double>(position * args.inv_freq[i]), &sine, &cosine);
-  args.table[2 * row * args.half + i] = static_cast<float>(cosine) * args.scale;
-  args.table[(2 * row + 1) * args.half + i] = static_cast<float>(sine) * args.scale;
+  args.table[2 * row * args.half + i] = static_cast<float>(cosine) * scale;
+  args.table[(2 * row + 1) * args.half + i] = static_cast<float>(sine) * scale;
 }
 
 __global__ void rotary_table(const TableArgs args) {
   const std::int64_t row = row_of_thread();
   if (row >= args.rows) return;
   const float position = static_cast<float>(args.positions[row]);
-  for (std::int64_t i = item_of_thread(); i < args.half; i += item_step()) write_angle(args, row, i, position);
+  const float scale = scale_of(args.scale, args.positions[row]);
+  for (std::int64_t i = item_of_thread(); i < args.half; i += item_step()) write_angle(args, row, i, position, scale);
 }
 
 __global__ void rotary_table_of_sections(const TableArgs args, const RopeSections sections) {
   const std::int64_t row = row_of_thread();
   if (row >= args.rows) return;
   for (std::int64_t i = item_of_thread(); i < args.half; i += item_step())
-    write_angle(args, row, i, static_cast<float>(args.positions[sections.axis_of(i) * args.rows + row]));
+    write_angle(args, row, i, static_cast<float>(args.positions[sections.axis_of(i) * args.rows + row]),
+                args.scale.scale);
 }
 
 template <class T>
@@ -107,7 +116,7 @@ Result<std::unique_ptr<BoundOp>> bind_rotary_table(const BindArgs& args) {
                         .table = args.results[0].as<float>(),
                         .rows = args.operands[0].cols(),
                         .half = args.operands[1].dim(0),
-                        .scale = static_cast<float>(args.node.attribute_or("scale", 1.0))};
+                        .scale = row_scale(args.node)};
   const LaunchShape shape = row_shape(table.rows, table.half);
   if (args.node.find_attribute("sections") != nullptr) {
     const RopeSections sections = rope_sections(args.node);

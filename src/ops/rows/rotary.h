@@ -11,6 +11,9 @@ namespace tessera {
 //   For a position p and each element f of inv_freq, columns [0, Dr/2) hold cos(p·f)·scale, and columns [Dr/2, Dr) hold
 //   sin(p·f)·scale. The product p·f is rounded to float32 as in Hugging Face's models. Its sine and cosine are accurate
 //   to float32 for |p·f| < 2^24.
+// rotary_table(positions i32[T], inv_freq f32[Dr/2]) {growth, growth_length, scale = 1} → f32[T, Dr]
+//   Multiplies the row of position p by 1 + growth · log(1 + floor(p / growth_length)) too. Queries that are rotated by
+//   this table grow with the position, as in Llama 4 and Ministral 3.
 // rotary_table(positions i32[3, T], inv_freq f32[Dr/2]) {sections, interleaved = false, scale = 1} → f32[T, Dr]
 //   The form for positions in three dimensions: time, height and width. Pair i is rotated by the position on the axis
 //   that RopeSections::axis_of (rope_sections.h) returns. `sections` has three numbers that add up to Dr/2. If a

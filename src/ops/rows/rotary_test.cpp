@@ -49,6 +49,39 @@ TEST(Rotary, TableMatchesTheReference) {
   }
 }
 
+TEST(Rotary, RowsGrowWithThePosition) {
+  const std::vector<std::int32_t> positions{0, 1, 15, 16, 17, 31, 32, 511, 131071};
+  const HostTensor f = inverse_frequencies(8, 1e6);
+  const auto out = testing::run_op(kRotaryTable, kRotaryTableCpu, {int_tensor({9}, positions), f},
+                                   {{"scale", 1.25}, {"growth", 0.1}, {"growth_length", std::int64_t{16}}});
+  std::vector<double> expected;
+  for (const std::int32_t p : positions) {
+    const double scale = 1.25 * (1 + 0.1 * std::log(1 + std::floor(p / 16.0)));
+    for (const bool sine : {false, true}) {
+      for (std::int64_t i = 0; i < 8; ++i) {
+        const double angle = static_cast<double>(static_cast<float>(p) * f.raw<float>(i));
+        expected.push_back((sine ? std::sin(angle) : std::cos(angle)) * scale);
+      }
+    }
+  }
+  expect_close(out.results[0], expected, {1e-7, 1e-7}, "rotary_table that grows");
+}
+
+TEST(Rotary, RefusesGrowthWithoutLengthOrInThreeDimensions) {
+  const ir::Type f{DType::kFloat32, {8}};
+  const ir::Type positions{DType::kInt32, {Symbol::kTokens}};
+  const ir::Attribute length = std::int64_t{16};
+  EXPECT_EQ(infer_error(kRotaryTable, {positions, f}, {{"growth", 0.1}, {"growth_length", length}}), "");
+  EXPECT_THAT(infer_error(kRotaryTable, {positions, f}, {{"growth", 0.1}}), HasSubstr("belong together"));
+  EXPECT_THAT(infer_error(kRotaryTable, {positions, f}, {{"growth_length", length}}), HasSubstr("growth"));
+  EXPECT_THAT(infer_error(kRotaryTable, {positions, f}, {{"growth", 0.1}, {"growth_length", std::int64_t{0}}}),
+              HasSubstr("belong together"));
+  EXPECT_THAT(
+      infer_error(kRotaryTable, {{DType::kInt32, {3, Symbol::kTokens}}, f},
+                  {{"sections", std::vector<std::int64_t>{8, 0, 0}}, {"growth", 0.1}, {"growth_length", length}}),
+      HasSubstr("in one dimension"));
+}
+
 // `axes` lists, for each of 8 pairs, which of a token's three positions rotates the pair. The sections follow one
 // another, as in Qwen2.5-VL, or are interleaved, as in Qwen3-VL and Qwen3.5.
 TEST(Rotary, TableOfThreePositionsMatchesTheReference) {
