@@ -8,9 +8,9 @@
 namespace tessera::testing {
 
 inline constexpr const char* kDenseGoldens[] = {
-    "llama",       "llama-bias", "llama-d64", "llama-d128",    "llama-linear", "llama-yarn", "llama3-rope-tied",
-    "mistral-swa", "olmo2",      "phi3",      "phi3-longrope", "qwen2",        "qwen2-swa",  "qwen3",
-    "qwen3-d128",  "gemma2",     "gemma3",    "gemma3-d256",   "gemma4",       "gemma4-e"};
+    "llama",       "llama-bias", "llama-d64", "llama-d128", "llama-linear",  "llama-yarn", "llama3-rope-tied",
+    "mistral-swa", "ministral3", "olmo2",     "phi3",       "phi3-longrope", "qwen2",      "qwen2-swa",
+    "qwen3",       "qwen3-d128", "gemma2",    "gemma3",     "gemma3-d256",   "gemma4",     "gemma4-e"};
 // Mixtures of experts with attention over keys and values.
 inline constexpr const char* kMixtureGoldens[] = {"qwen3-moe",  "mixtral", "glm4-moe",
                                                   "gemma4-moe", "gpt-oss", "gpt-oss-mxfp4"};

@@ -54,6 +54,7 @@ const FamilyRegistry& built_in_families() {
     FamilyRegistry families;
     for (ModelFamily (*make)() : {llama_family,
                                   mistral_family,
+                                  ministral3_family,
                                   qwen2_family,
                                   qwen3_family,
                                   qwen3_classifier_family,

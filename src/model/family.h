@@ -33,6 +33,8 @@ struct ModelFamily {
   ModelConfig defaults = {};
   // Whether config.json may say that only a part of each head is rotated ("partial_rotary_factor").
   bool partial_rotary = false;
+  // Whether config.json may say that queries grow with the position ("llama_4_scaling_beta").
+  bool query_growth = false;
   // Whether the family's experts may be stored in MXFP4 ("quantization_config"). If so, `defaults.moe` is set.
   bool mxfp4_experts = false;
   // Reads the fields that only this family has, or that this family reads in its own way. Also sets

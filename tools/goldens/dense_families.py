@@ -30,6 +30,13 @@ def phi3_longrope():
         long_factor=[1.1, 1.5, 2.5, 6.0, 14.0, 31.5], original_max_position_embeddings=16))
 
 
+def ministral3():
+    """Returns a model whose queries grow with the position. Its original context is shorter than most prompts."""
+    return hf.Ministral3ForCausalLM(hf.Ministral3Config(**base(**UNTIED, head_dim=16, rope_parameters=dict(
+        rope_type="yarn", rope_theta=1000000.0, factor=16.0, original_max_position_embeddings=16, beta_fast=32.0, beta_slow=1.0, mscale=1.0,
+        mscale_all_dim=1.0, llama_4_scaling_beta=0.3))))
+
+
 def qwen3(cls, **changes):
     return cls(hf.Qwen3Config(**base(**{**QWEN3, **changes})))
 
@@ -47,6 +54,7 @@ CASES = {
     "qwen3": lambda: qwen3(hf.Qwen3ForCausalLM),
     "qwen3-d128": lambda: qwen3(hf.Qwen3ForCausalLM, **WIDE_HEADS, head_dim=128),
     "mistral-swa": lambda: hf.MistralForCausalLM(hf.MistralConfig(**base(**UNTIED, sliding_window=24, head_dim=16))),
+    "ministral3": ministral3,
     "olmo2": lambda: hf.Olmo2ForCausalLM(hf.Olmo2Config(**base(**UNTIED))),
     "phi3": phi3,
     "phi3-longrope": phi3_longrope,

@@ -206,6 +206,7 @@ Result<ModelConfig> ModelConfig::from_json(const Json& json, const std::string& 
                              .head_dim = config.head_dim,
                              .partial_rotary = family->partial_rotary,
                              .default_part = family->defaults.rope.partial_rotary_factor,
+                             .query_growth = family->query_growth,
                              .sections = config.images.has_value(),
                              .default_sections = family->defaults.rope.sections,
                              .interleaved_by_default = family->defaults.rope.interleaved_sections};

@@ -346,10 +346,10 @@ TEST(GoldenConfigs, CountTheParametersOfTheirCheckpoints) {
 // must be sound.
 TEST(ModelConfigFuzz, NeverCrashesAndAcceptsOnlySoundConfigs) {
   std::mt19937 random(20240229);
-  const char* const kArchitectures[] = {"LlamaForCausalLM",   "MistralForCausalLM", "Qwen2ForCausalLM",
-                                        "Qwen3ForCausalLM",   "Olmo2ForCausalLM",   "Phi3ForCausalLM",
-                                        "Gemma2ForCausalLM",  "Gemma3ForCausalLM",  "Gemma4ForCausalLM",
-                                        "Qwen3_5ForCausalLM", "GptOssForCausalLM"};
+  const char* const kArchitectures[] = {"LlamaForCausalLM",  "MistralForCausalLM", "Ministral3ForCausalLM",
+                                        "Qwen2ForCausalLM",  "Qwen3ForCausalLM",   "Olmo2ForCausalLM",
+                                        "Phi3ForCausalLM",   "Gemma2ForCausalLM",  "Gemma3ForCausalLM",
+                                        "Gemma4ForCausalLM", "Qwen3_5ForCausalLM", "GptOssForCausalLM"};
   const Json values = *Json::parse(
       R"([null, true, -1, 0, 1, 2, 3, 7, 1024, 4294967296, 9223372036854775807, -9223372036854775808, 1e308, -1e-320,
       0.5, "", "yarn", "full_attention", [], [1], [[]], {}, {"rope_type": "yarn", "factor": 1.5, "beta_fast": 1000000, "beta_slow": 0.001},

@@ -54,6 +54,9 @@ struct RopeConfig {
   std::optional<double> mscale_all_dim = std::nullopt;
   std::vector<double> short_factor = {};  // longrope: [rotary_dim / 2], for contexts up to the original context
   std::vector<double> long_factor = {};   // longrope: [rotary_dim / 2], for longer contexts
+  // yarn: if not 0, queries at position p are multiplied by 1 + query_growth · log(1 + ⌊p / original⌋), where original
+  // is original_max_position_embeddings (Llama 4, Ministral 3).
+  double query_growth = 0;
   // For M-RoPE, in which a token's position has three dimensions: how many rotated pairs use the position in
   // time, in height and in width. ops/rows/rotary.h says which pairs these are. If empty, a position is one number and
   // all pairs use it.
@@ -69,6 +72,7 @@ struct RopeContext {
   std::int64_t head_dim = 0;
   bool partial_rotary = false;  // whether the architecture may rotate a part of each head
   double default_part = 1.0;    // default of partial_rotary_factor
+  bool query_growth = false;    // whether queries of the architecture may grow with the position
   bool sections = false;        // whether tokens of the architecture have positions in three dimensions
   // Defaults of RopeConfig::sections and interleaved_sections. It is an error if default sections are used and do not
   // add up to the number of rotated pairs.

@@ -27,13 +27,18 @@ constexpr std::int64_t kMaxOriginalPositions = std::int64_t{1} << 27;
 constexpr double kMinTheta = 1.001;
 constexpr double kMaxTheta = 1e15;
 
+constexpr const char* kQueryGrowth = "llama_4_scaling_beta";
+constexpr double kMaxQueryGrowth = 100;
+
 // Refuses keys that change the rotation in ways that rope.h does not describe. If the architecture always rotates the
-// whole head, also refuses a partial_rotary_factor other than 1, unless the type is "proportional".
-Status refuse_other_rotations(const Fields& fields, const RopeContext& context, RopeType type) {
+// whole head, also refuses a partial_rotary_factor other than 1, unless the type is "proportional". `grows` says that
+// the fields may have kQueryGrowth.
+Status refuse_other_rotations(const Fields& fields, const RopeContext& context, RopeType type, bool grows = false) {
   const std::optional<double> partial = TRY(fields.optional_number("partial_rotary_factor", 0.0, 1.0));
   if (!context.partial_rotary && type != RopeType::kProportional && partial.value_or(1.0) != 1.0)
     return fields.unsupported("partial_rotary_factor", "1 (the whole head rotates)");
-  for (const char* key : {"llama_4_scaling_beta", "full_attention", "sliding_attention"}) {
+  for (const char* key : {kQueryGrowth, "full_attention", "sliding_attention"}) {
+    if (grows && key == kQueryGrowth) continue;
     if (fields.find(key) != nullptr) return fields.unsupported(key, "no such field");
   }
   return ok_status();
@@ -77,7 +82,7 @@ Status read_sections(const Fields& fields, std::int64_t pairs, const RopeContext
 // Reads partial_rotary_factor. Its value among the variant's members overrides its value at the top level.
 Status read_partial_rotary(const Fields& top, const Fields& scaling, const RopeContext& context, RopeConfig& rope) {
   TRY(refuse_other_rotations(top, context, rope.type));
-  TRY(refuse_other_rotations(scaling, context, rope.type));
+  TRY(refuse_other_rotations(scaling, context, rope.type, context.query_growth && rope.type == RopeType::kYarn));
   const Fields& fields = scaling.find("partial_rotary_factor") != nullptr ? scaling : top;
   rope.partial_rotary_factor =
       TRY(fields.optional_number("partial_rotary_factor", 0.0, 1.0)).value_or(context.default_part);
@@ -106,6 +111,7 @@ Status read_yarn(const Fields& fields, RopeConfig& rope) {
   rope.attention_factor = TRY(fields.optional_number("attention_factor", 1e-3, kMaxFactor));
   rope.mscale = TRY(fields.optional_number("mscale", 0.0, kMaxFactor));
   rope.mscale_all_dim = TRY(fields.optional_number("mscale_all_dim", 0.0, kMaxFactor));
+  rope.query_growth = TRY(fields.optional_number(kQueryGrowth, 0.0, kMaxQueryGrowth)).value_or(0.0);
   return ok_status();
 }
 

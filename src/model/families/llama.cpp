@@ -14,10 +14,12 @@
 namespace tessera {
 namespace {
 
-// Hugging Face's defaults (configuration_mistral.py, configuration_qwen2.py, configuration_qwen3.py).
+// Hugging Face's defaults (configuration_mistral.py, configuration_ministral3.py, configuration_qwen2.py,
+// configuration_qwen3.py).
 constexpr std::int64_t kDefaultSlidingWindow = 4096;
 constexpr std::int64_t kDefaultMaxWindowLayers = 28;
 constexpr std::int64_t kDefaultQwen3HeadDim = 128;
+constexpr std::int64_t kDefaultMinistral3HeadDim = 128;
 constexpr std::int64_t kDefaultLabels = 2;  // from configuration_utils.py
 
 ir::ValueId mlp_of(LayerBuilder& b, const ModelConfig& config, const FeedForwardInput& in) {
@@ -50,6 +52,11 @@ Status read_llama(const Fields& fields, ModelConfig& config) {
 Status read_mistral(const Fields& fields, ModelConfig& config) {
   // An absent field means the default window, but null means that there is no window.
   const std::optional<std::int64_t> window = TRY(read_sliding_window(fields, kDefaultSlidingWindow));
+  return set_sliding_windows(fields, window, /*first=*/0, config);
+}
+
+Status read_ministral3(const Fields& fields, ModelConfig& config) {
+  const std::optional<std::int64_t> window = TRY(read_sliding_window(fields, std::nullopt));
   return set_sliding_windows(fields, window, /*first=*/0, config);
 }
 
@@ -114,6 +121,21 @@ ModelFamily llama_family() {
 
 ModelFamily mistral_family() {
   return {.architecture = "MistralForCausalLM", .read_config = read_mistral, .build_body = build_body};
+}
+
+ModelFamily ministral3_family() {
+  const RopeConfig rope{.type = RopeType::kYarn,
+                        .theta = 1e6,
+                        .factor = 16,
+                        .original_max_position_embeddings = 16384,
+                        .mscale = 1,
+                        .mscale_all_dim = 1,
+                        .query_growth = 0.1};
+  return {.architecture = "Ministral3ForCausalLM",
+          .defaults = {.head_dim = kDefaultMinistral3HeadDim, .rms_norm_eps = 1e-5, .rope = rope},
+          .query_growth = true,
+          .read_config = read_ministral3,
+          .build_body = build_body};
 }
 
 ModelFamily qwen2_family() {

@@ -5,6 +5,42 @@
 #include "tessera/model/layers/norm.h"
 
 namespace tessera {
+namespace {
+
+struct Rotation {
+  const RopeConfig& rope;
+  std::int64_t head_dim = 0;
+  std::string name;  // the name of the frequencies in the graph
+};
+
+// Adds a rotary_table. `attributes` are those that only this table has.
+ir::ValueId add_table(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, const Rotation& rotation,
+                      ir::Attributes attributes) {
+  const RopeConfig& rope = rotation.rope;
+  const std::int64_t asked = b.options().context_length;
+  const std::int64_t context_length = asked > 0 ? asked : config.max_position_embeddings;
+  const ir::ValueId inv_freq = b.constant(rotation.name, compute_inv_freq(rope, rotation.head_dim, context_length));
+  attributes.reserve(attributes.size() + 3);  // avoids a false warning of g++ 12 about a write past the end
+  attributes.emplace_back("scale", static_cast<double>(attention_scaling(rope)));
+  if (!rope.sections.empty()) {
+    attributes.emplace_back("sections", rope.sections);
+    if (rope.interleaved_sections) attributes.emplace_back("interleaved", true);
+  }
+  return b.graph.op("rotary_table", {inputs.positions, inv_freq}, attributes);
+}
+
+// Rotates queries and keys by tables of their own, and stores keys and values. Returns the queries.
+ir::ValueId rotate_apart(LayerBuilder& b, const AttentionInputs& in, const KvCache& cache, ir::ValueId qkv) {
+  const LocalHeads local = local_heads(in.config, b.options());
+  const std::int64_t head_dim = in.config.head_dim;
+  const std::vector<std::int64_t> sizes{local.heads * head_dim, local.kv_heads * head_dim, local.kv_heads * head_dim};
+  const std::vector<ir::ValueId> parts = b.graph.multi_op("split", {qkv}, {{"sizes", sizes}});
+  if (!b.graph.ok()) return qkv;
+  store_kv(b, cache, b.graph.op("rotary", {parts[1], in.rope}, {{"head_dim", head_dim}}), parts[2]);
+  return b.graph.op("rotary", {parts[0], *in.query_rope}, {{"head_dim", head_dim}});
+}
+
+}  // namespace
 
 ir::ValueId rope_table(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs) {
   return rope_table(b, config, inputs, config.rope, config.head_dim, "rope.inv_freq");
@@ -12,17 +48,14 @@ ir::ValueId rope_table(LayerBuilder& b, const ModelConfig& config, const TokenIn
 
 ir::ValueId rope_table(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, const RopeConfig& rope,
                        std::int64_t head_dim, const std::string& name) {
-  const std::int64_t asked = b.options().context_length;
-  const std::int64_t context_length = asked > 0 ? asked : config.max_position_embeddings;
-  const ir::ValueId inv_freq = b.constant(name, compute_inv_freq(rope, head_dim, context_length));
-  ir::Attributes attributes;
-  attributes.reserve(3);  // avoids a false warning of g++ 12 about a write past the end
-  attributes.emplace_back("scale", static_cast<double>(attention_scaling(rope)));
-  if (!rope.sections.empty()) {
-    attributes.emplace_back("sections", rope.sections);
-    if (rope.interleaved_sections) attributes.emplace_back("interleaved", true);
-  }
-  return b.graph.op("rotary_table", {inputs.positions, inv_freq}, attributes);
+  return add_table(b, config, inputs, {rope, head_dim, name}, {});
+}
+
+std::optional<ir::ValueId> query_rope_table(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs) {
+  if (config.rope.query_growth == 0) return std::nullopt;
+  return add_table(
+      b, config, inputs, {config.rope, config.head_dim, "rope.query_inv_freq"},
+      {{"growth", config.rope.query_growth}, {"growth_length", config.rope.original_max_position_embeddings}});
 }
 
 std::vector<LinearBlock> qkv_blocks(const ModelConfig& config, const std::string& prefix) {
@@ -59,6 +92,7 @@ ir::ValueId attend(LayerBuilder& b, const ModelConfig& config, const KvCache& ca
 ir::ValueId rope_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ir::ValueId qkv,
                            const std::string& prefix) {
   const KvCache cache = declare_kv_cache(b, in.config, in.tokens, layer, prefix);
+  if (in.query_rope) return attend(b, in.config, cache, rotate_apart(b, in, cache, qkv));
   std::vector<ir::ValueId> operands{qkv, in.rope, cache.slots, cache.keys, cache.values};
   ir::Attributes attributes{{"heads", local_heads(in.config, b.options()).heads}};
   if (in.config.qk_norm == QkNorm::kHead) {

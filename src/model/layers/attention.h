@@ -22,6 +22,10 @@ ir::ValueId rope_table(LayerBuilder& b, const ModelConfig& config, const TokenIn
 ir::ValueId rope_table(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs, const RopeConfig& rope,
                        std::int64_t head_dim, const std::string& name);
 
+// Returns the table by which queries are rotated, if it differs from rope_table(): queries grow with the position
+// (RopeConfig::query_growth).
+std::optional<ir::ValueId> query_rope_table(LayerBuilder& b, const ModelConfig& config, const TokenInputs& inputs);
+
 // Returns the blocks of a joint projection: q, then k, then v. Each block has its own tensor ("<prefix>q_proj" …).
 std::vector<LinearBlock> qkv_blocks(const ModelConfig& config, const std::string& prefix);
 // Like qkv_blocks(), if the checkpoint has a single tensor "<prefix>qkv_proj".
@@ -31,7 +35,8 @@ std::vector<LinearBlock> fused_qkv_blocks(const ModelConfig& config, const std::
 struct AttentionInputs {
   const ModelConfig& config;
   const TokenInputs& tokens;
-  ir::ValueId rope;  // result of rope_table()
+  ir::ValueId rope;                                      // result of rope_table()
+  std::optional<ir::ValueId> query_rope = std::nullopt;  // result of query_rope_table()
 };
 
 // Returns softmax(scale · q kᵀ) v over the layer's cache. q and the result are [T, heads · head_dim]. The config gives
@@ -42,8 +47,8 @@ ir::ValueId attend(LayerBuilder& b, const ModelConfig& config, const KvCache& ca
 
 // Returns attention(rope(qkv)): qkv [T, (heads + 2 · kv_heads) · head_dim] → [T, heads · head_dim]. Keys and values are
 // stored in the layer's cache. With QkNorm::kHead each head of q and k is first normed with the weights
-// "<prefix>q_norm" and "<prefix>k_norm". With config.attention_sinks the softmax includes one sink for each head, from
-// the weight "<prefix>sinks".
+// "<prefix>q_norm" and "<prefix>k_norm". Precondition: no such norms if in.query_rope is set. With
+// config.attention_sinks the softmax includes one sink for each head, from the weight "<prefix>sinks".
 ir::ValueId rope_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ir::ValueId qkv,
                            const std::string& prefix);
 

@@ -21,7 +21,10 @@ ir::ValueId build_llama_body(LayerBuilder& b, const ModelConfig& config, QkvBloc
                              const FeedForward& feed_forward) {
   const TokenInputs tokens = declare_token_inputs(b, config);
   ResidualStream h(b, embed(b, config, tokens), config);
-  const AttentionInputs shared{.config = config, .tokens = tokens, .rope = rope_table(b, config, tokens)};
+  const AttentionInputs shared{.config = config,
+                               .tokens = tokens,
+                               .rope = rope_table(b, config, tokens),
+                               .query_rope = query_rope_table(b, config, tokens)};
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer)
     add_llama_layer(b, shared, layer, h, b.begin_layer(layer), qkv, feed_forward);
   b.end_layers();
