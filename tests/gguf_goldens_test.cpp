@@ -100,7 +100,8 @@ TEST_P(GgufCopies, LogitsAndGreedyTokensEqualTheCheckpoints) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, GgufCopies,
-                         ::testing::Values("gemma4", "gemma4-e", "gemma4-moe", "quantised/gemma4-nvfp4-modelopt"),
+                         ::testing::Values("gemma4", "gemma4-e", "gemma4-moe", "quantised/gemma4-nvfp4-modelopt",
+                                           "ministral3"),
                          testing::case_name);
 
 TEST_P(GgufGoldens, RoundedInputsStayNearTheReference) {

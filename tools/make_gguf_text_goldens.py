@@ -16,7 +16,7 @@ import numpy as np
 
 from make_gguf_vision_goldens import BF16, add, finish
 
-CASES = ("goldens/gemma4", "goldens/gemma4-e", "goldens/gemma4-moe", "quantised/gemma4-nvfp4-modelopt")
+CASES = ("goldens/gemma4", "goldens/gemma4-e", "goldens/gemma4-moe", "quantised/gemma4-nvfp4-modelopt", "goldens/ministral3")
 NVFP4 = gguf.GGMLQuantizationType.NVFP4
 GROUP, GROUPS = 16, 4  # values that share a scale, and groups of a block
 UNROTATED = 1e30  # the converter's factor of pairs that are not rotated
@@ -113,13 +113,53 @@ def write_gemma4(path, text, tensors):
     finish(writer)
 
 
+def paired(values, heads):
+    """Returns the rows in the order in which files store those of queries and keys: 0, n/2, 1, n/2 + 1, … of each head."""
+    return values.reshape(heads, 2, values.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(values.shape)
+
+
+def write_mistral3(path, text, tensors):
+    rope = text["rope_parameters"]
+    heads, kv_heads = text["num_attention_heads"], text["num_key_value_heads"]
+    writer = gguf.GGUFWriter(path, "mistral3")
+    writer.add_type("model")
+    writer.add_block_count(text["num_hidden_layers"])
+    writer.add_context_length(text["max_position_embeddings"])
+    writer.add_embedding_length(text["hidden_size"])
+    writer.add_feed_forward_length(text["intermediate_size"])
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
+    writer.add_layer_norm_rms_eps(text["rms_norm_eps"])
+    writer.add_key_length(text["head_dim"])
+    writer.add_value_length(text["head_dim"])
+    writer.add_vocab_size(text["vocab_size"])
+    writer.add_rope_freq_base(rope["rope_theta"])
+    writer.add_rope_dimension_count(text["head_dim"])
+    writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    writer.add_rope_scaling_factor(rope["factor"])
+    writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+    writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+    writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+    writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_BF16)
+    writer.add_tokenizer_model("none")
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.MISTRAL3, text["num_hidden_layers"])
+    for name, values in tensors.items():
+        if name.endswith(("q_proj.weight", "k_proj.weight")):
+            values = paired(values, heads if name.endswith("q_proj.weight") else kv_heads)
+        add(writer, f"{names.get_name(name.removesuffix('.weight'))}.weight", values)
+    finish(writer)
+
+
 def main():
     data = pathlib.Path(sys.argv[1])
     for case in CASES:
         folder = data / "gguf" / pathlib.Path(case).name
         folder.mkdir(parents=True, exist_ok=True)
         config = json.loads((data / case / "config.json").read_text())
-        write_gemma4(folder / "golden.gguf", config.get("text_config", config), read_tensors(data / case / "model.safetensors"))
+        write = write_mistral3 if config["model_type"] == "ministral3" else write_gemma4
+        write(folder / "golden.gguf", config.get("text_config", config), read_tensors(data / case / "model.safetensors"))
 
 
 if __name__ == "__main__":

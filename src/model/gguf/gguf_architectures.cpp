@@ -42,18 +42,40 @@ constexpr TensorNameRule kLlamaNames[] = {
     {"ffn_down_exps.weight", "block_sparse_moe.experts.{}.w2.weight", Form::kExperts},
 };
 
+constexpr const char* kTemperature = "attention.temperature_scale";
+
+// Checks that a number that the engine does not support is 0 or absent.
+Status check_zero(const ConfigWriter& writer, std::string_view name) {
+  if (TRY(writer.optional_number(name)).value_or(0) == 0) return ok_status();
+  return unimplemented(writer.wrong(name, "0, or no such key").message());
+}
+
 // Writes the config of Llama, Mistral or Mixtral.
 Status write_llama(ConfigWriter& writer) {
   const std::int64_t experts = TRY(writer.optional_integer("expert_count")).value_or(0);
   set_architecture(writer, experts > 0 ? "MixtralForCausalLM" : "LlamaForCausalLM");
   set_if_there(writer, "attn_q.bias", "attention_bias");
   set_if_there(writer, "ffn_gate.bias", "mlp_bias");
-  for (const char* name : {"attention.clamp_kqv", "attention.temperature_scale"})
-    if (TRY(writer.optional_number(name)).value_or(0) != 0)
-      return unimplemented(writer.wrong(name, "0, or no such key").message());
+  TRY(check_zero(writer, "attention.clamp_kqv"));
+  TRY(check_zero(writer, kTemperature));
   if (experts == 0) return ok_status();
   writer.set("num_local_experts", experts, "expert_count");
   return writer.copy_integer("expert_used_count", "num_experts_per_tok");
+}
+
+// Writes the config of Mistral 3. Queries of Ministral 3 grow with the position. YaRN's original context says how fast.
+Status write_mistral3(ConfigWriter& writer) {
+  const double growth = TRY(writer.optional_number(kTemperature)).value_or(0);
+  if (growth == 0) return write_llama(writer);
+  TRY(check_zero(writer, "attention.clamp_kqv"));
+  TRY(check_zero(writer, "expert_count"));
+  set_architecture(writer, "Ministral3ForCausalLM");
+  Json rope = *writer.config().find("rope_parameters");
+  if (*rope.find("rope_type") != Json("yarn"))
+    return unimplemented(writer.wrong("rope.scaling.type", fmt::format("yarn, beside {}", kTemperature)).message());
+  rope.set("llama_4_scaling_beta", growth);
+  writer.set("rope_parameters", std::move(rope));
+  return ok_status();
 }
 
 Status write_qwen2(ConfigWriter& writer) {
@@ -336,7 +358,7 @@ constexpr GgufArchitecture kArchitectures[] = {
     {.name = "gemma4", .write = write_gemma4, .names = kGemma4Names, .sizes_by_layer = true},
     {.name = "gpt-oss", .write = write_gpt_oss, .names = kGptOssNames, .keeps_nvfp4 = false},
     {.name = "phi3", .write = write_phi3, .names = kPhi3Names},
-    {.name = "mistral3", .write = write_llama, .names = kLlamaNames},
+    {.name = "mistral3", .write = write_mistral3, .names = kLlamaNames},
     {.name = "deepseek2", .write = write_deepseek2},
     {.name = "glm4moe", .write = write_glm4moe},
 };

@@ -63,6 +63,22 @@ TEST(GgufConfig, AHeadInTheFileIsNotTied) {
   }
 }
 
+TEST(GgufConfig, GrowthOfQueriesNeedsYarn) {
+  const ScratchDir dir;
+  const std::string growth = "mistral3.attention.temperature_scale=float:0.1";
+  const std::string yarn = "mistral3.rope.scaling.type=str:yarn";
+  const std::string factor = "mistral3.rope.scaling.factor=float:4";
+  const std::string path = small_model(dir, "mistral3", "attention.head_count_kv", 2);
+  EXPECT_EQ(error_of(path, {growth, yarn, factor}), "");
+  EXPECT_THAT(error_of(path, {growth}), HasSubstr("mistral3.rope.scaling.type"));
+  EXPECT_THAT(error_of(path, {growth, yarn, factor, "mistral3.attention.clamp_kqv=float:2"}),
+              HasSubstr("mistral3.attention.clamp_kqv is 2; accepted: 0"));
+  const ScratchDir other;
+  EXPECT_THAT(error_of(small_model(other, "llama", "attention.head_count_kv", 2),
+                       {"llama.attention.temperature_scale=float:0.1"}),
+              HasSubstr("llama.attention.temperature_scale is 0.1; accepted: 0"));
+}
+
 TEST(GgufConfig, HugeSizesOfLayersAreErrors) {
   const ScratchDir dir;
   GgufBytes bytes;
