@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::string_view kArchitecture = "general.architecture";
 constexpr std::size_t kMostText = 4096;
-constexpr std::size_t kMostElements = 4096;  // of a tensor
+constexpr std::size_t kMostElements = 4096;  // in one tensor
 
 using Random = std::minstd_rand;
 

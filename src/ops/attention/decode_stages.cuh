@@ -17,7 +17,7 @@ namespace tessera::cuda {
 
 inline constexpr int kKeyBlock = 16;  // number of keys in a stage, and in a box of the copy engine; all are in one page
 inline constexpr int kMostRowBytes = 128;  // maximum bytes of a box row in shared memory; longer keys take several rows
-inline constexpr int kStageBytes = 128 << 10;  // of all stages of a block together
+inline constexpr int kStageBytes = 128 << 10;  // the size of all stages of a block together
 
 template <class Y>
 inline constexpr bool kIsFloat8 = std::is_same_v<Y, __nv_fp8_e4m3>;
