@@ -27,13 +27,13 @@ constexpr std::array kFileTypes = {
     GgufFileType{"IQ4_XS", 30, Type::kIQ4_XS}, GgufFileType{"MXFP4_MOE", 38, Type::kMXFP4},
 };
 
-enum class Mix : std::uint8_t { kNone, kQ2, kQ3S, kQ3M, kQ3L, kQ4S, kQ4M, kQ5S, kQ5M, kQ4_0, kQ5_0, kIq4, kMxfp4 };
+enum class Mix : std::uint8_t { kNone, kQ2, kQ3S, kQ3M, kQ3L, kQ4S, kQ4M, kQ5S, kQ5M, kQ40, kQ50, kIq4, kMxfp4 };
 
 Mix mix_of(const GgufFileType& type) {
   constexpr std::pair<std::string_view, Mix> kMixes[] = {
       {"Q2_K", Mix::kQ2},        {"Q3_K_S", Mix::kQ3S}, {"Q3_K_M", Mix::kQ3M}, {"Q3_K_L", Mix::kQ3L},
       {"Q4_K_S", Mix::kQ4S},     {"Q4_K_M", Mix::kQ4M}, {"Q5_K_S", Mix::kQ5S}, {"Q5_K_M", Mix::kQ5M},
-      {"Q4_0", Mix::kQ4_0},      {"Q5_0", Mix::kQ5_0},  {"IQ4_NL", Mix::kIq4}, {"IQ4_XS", Mix::kIq4},
+      {"Q4_0", Mix::kQ40},       {"Q5_0", Mix::kQ50},   {"IQ4_NL", Mix::kIq4}, {"IQ4_XS", Mix::kIq4},
       {"MXFP4_MOE", Mix::kMxfp4}};
   const auto* found = std::ranges::find(kMixes, type.name, &std::pair<std::string_view, Mix>::first);
   return found != std::end(kMixes) ? found->second : Mix::kNone;
@@ -131,8 +131,8 @@ class Chooser {
       case Mix::kQ5M: return gains(index, layers) ? Type::kQ6_K : base_;
       case Mix::kIq4: return index < layers / 8 && !importance_ ? Type::kQ5_K : base_;
       case Mix::kQ4S: return index < layers / 8 ? Type::kQ5_K : base_;
-      case Mix::kQ4_0: return index < layers / 8 && importance_ ? Type::kQ4_1 : base_;
-      case Mix::kQ5_0: return index < layers / 8 && importance_ ? Type::kQ5_1 : base_;
+      case Mix::kQ40: return index < layers / 8 && importance_ ? Type::kQ4_1 : base_;
+      case Mix::kQ50: return index < layers / 8 && importance_ ? Type::kQ5_1 : base_;
       default: return base_;
     }
   }
