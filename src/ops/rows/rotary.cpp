@@ -108,8 +108,9 @@ TESSERA_INLINE SinCos sin_cos(float x) {
 
 float scale_of(const RowScale& scale, std::int32_t position) {
   if (scale.growth == 0) return scale.scale;
+  const std::int64_t lengths = position / scale.length;  // whole lengths before the position
   return static_cast<float>(static_cast<double>(scale.scale) *
-                            (1 + scale.growth * std::log1p(static_cast<double>(position / scale.length))));
+                            (1 + scale.growth * std::log1p(static_cast<double>(lengths))));
 }
 
 TESSERA_CPU_CLONES void table_rows(const std::int32_t* positions, const float* inv_freq, float* table,
