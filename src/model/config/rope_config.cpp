@@ -37,8 +37,8 @@ Status refuse_other_rotations(const Fields& fields, const RopeContext& context, 
   const std::optional<double> partial = TRY(fields.optional_number("partial_rotary_factor", 0.0, 1.0));
   if (!context.partial_rotary && type != RopeType::kProportional && partial.value_or(1.0) != 1.0)
     return fields.unsupported("partial_rotary_factor", "1 (the whole head rotates)");
-  for (const char* key : {kQueryGrowth, "full_attention", "sliding_attention"}) {
-    if (grows && key == kQueryGrowth) continue;
+  if (!grows && fields.find(kQueryGrowth) != nullptr) return fields.unsupported(kQueryGrowth, "no such field");
+  for (const char* key : {"full_attention", "sliding_attention"}) {
     if (fields.find(key) != nullptr) return fields.unsupported(key, "no such field");
   }
   return ok_status();

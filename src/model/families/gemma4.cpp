@@ -23,21 +23,6 @@ bool slides(const ModelConfig& config, std::int64_t layer) {
   return config.sliding_windows[static_cast<std::size_t>(layer)] > 0;
 }
 
-std::int64_t first_shared_layer(const ModelConfig& config) {
-  return config.num_hidden_layers - config.gemma4->num_shared_layers;
-}
-
-// Returns a copy of the model's config with the sizes of one layer.
-ModelConfig layer_config(const ModelConfig& config, std::int64_t layer) {
-  ModelConfig of_layer = config;
-  if (!slides(config, layer)) {
-    of_layer.head_dim = config.gemma4->global_head_dim;
-    of_layer.num_key_value_heads = config.gemma4->global_key_value_heads;
-  }
-  if (config.gemma4->double_wide_mlp && layer >= first_shared_layer(config)) of_layer.intermediate_size *= 2;
-  return of_layer;
-}
-
 // Builds attention layers. For layers with a window, keeps their rotation table and the KV cache that was declared
 // last. For layers with full attention, keeps another table and another cache in the same way.
 class Attention {
@@ -47,7 +32,7 @@ class Attention {
 
   // Builds the layer's attention of x [T, hidden], including the output projection; returns [T, hidden].
   ValueId operator()(const ModelConfig& sizes, std::int64_t layer, ValueId x, const std::string& p) {
-    const bool shares = layer >= first_shared_layer(config_);
+    const bool shares = gemma4_layer_shares_cache(config_, layer);
     const std::vector<LinearBlock> all = qkv_blocks(sizes, p);
     std::vector<LinearBlock> blocks{all[0]};
     if (!shares) blocks.push_back(all[1]);
@@ -143,7 +128,7 @@ ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string p = b.begin_layer(layer);
     const std::string mlp = p + "mlp.";
-    const ModelConfig sizes = layer_config(config, layer);
+    const ModelConfig sizes = gemma4_layer_config(config, layer);
 
     const ValueId attended = attention(sizes, layer, h.norm(p + "input_layernorm.weight"), p + "self_attn.");
     h.add(h.norm_of(attended, p + "post_attention_layernorm.weight"));
@@ -160,6 +145,20 @@ ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
 }
 
 }  // namespace
+
+bool gemma4_layer_shares_cache(const ModelConfig& config, std::int64_t layer) {
+  return layer >= config.num_hidden_layers - config.gemma4->num_shared_layers;
+}
+
+ModelConfig gemma4_layer_config(const ModelConfig& config, std::int64_t layer) {
+  ModelConfig of_layer = config;
+  if (!slides(config, layer)) {
+    of_layer.head_dim = config.gemma4->global_head_dim;
+    of_layer.num_key_value_heads = config.gemma4->global_key_value_heads;
+  }
+  if (config.gemma4->double_wide_mlp && gemma4_layer_shares_cache(config, layer)) of_layer.intermediate_size *= 2;
+  return of_layer;
+}
 
 ModelFamily gemma4_family() {
   return {.architecture = "Gemma4ForCausalLM",

@@ -56,8 +56,7 @@ Status read_mistral(const Fields& fields, ModelConfig& config) {
 }
 
 Status read_ministral3(const Fields& fields, ModelConfig& config) {
-  const std::optional<std::int64_t> window = TRY(read_sliding_window(fields, std::nullopt));
-  return set_sliding_windows(fields, window, /*first=*/0, config);
+  return set_sliding_windows(fields, TRY(read_sliding_window(fields, std::nullopt)), /*first=*/0, config);
 }
 
 Status read_qwen_windows(const Fields& fields, ModelConfig& config) {

@@ -10,6 +10,7 @@
 
 #include "tessera/base/json.h"
 #include "tessera/base/json_fields.h"
+#include "tessera/model/families/gemma4.h"
 #include "tessera/model/gguf/gguf_architectures.h"
 #include "tessera/model/gguf/made_tensors.h"
 #include "tessera/model/quantise/own_name.h"
@@ -97,7 +98,7 @@ class FolderTensors {
   // checkpoints of Gemma 4 have such tensors.
   bool is_unused(std::int64_t layer, std::string_view rest) const {
     constexpr std::string_view kKeysAndValues[] = {"self_attn.k_proj.", "self_attn.k_norm.", "self_attn.v_proj."};
-    return config_.gemma4 && layer >= config_.num_hidden_layers - config_.gemma4->num_shared_layers &&
+    return config_.gemma4 && gemma4_layer_shares_cache(config_, layer) &&
            std::ranges::any_of(kKeysAndValues, [&](std::string_view prefix) { return rest.starts_with(prefix); });
   }
 

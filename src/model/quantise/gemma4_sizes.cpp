@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "tessera/model/families/gemma4.h"
+
 namespace tessera {
 namespace {
 
@@ -29,11 +31,10 @@ void write_gemma4_sizes(const ModelConfig& config, GgufMetadata& metadata) {
   std::vector<std::int32_t> mlps;
   std::vector<std::int32_t> kv_heads;
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    const bool window = config.sliding_windows[static_cast<std::size_t>(layer)] > 0;
-    const bool wide = gemma.double_wide_mlp && layer >= config.num_hidden_layers - gemma.num_shared_layers;
-    windows.push_back(window);
-    mlps.push_back(static_cast<std::int32_t>(config.intermediate_size * (wide ? 2 : 1)));
-    kv_heads.push_back(static_cast<std::int32_t>(window ? config.num_key_value_heads : gemma.global_key_value_heads));
+    const ModelConfig sizes = gemma4_layer_config(config, layer);
+    windows.push_back(config.sliding_windows[static_cast<std::size_t>(layer)] > 0);
+    mlps.push_back(static_cast<std::int32_t>(sizes.intermediate_size));
+    kv_heads.push_back(static_cast<std::int32_t>(sizes.num_key_value_heads));
   }
   write_of_layers("feed_forward_length", mlps, metadata);
   write_of_layers("attention.head_count_kv", kv_heads, metadata);
