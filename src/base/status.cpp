@@ -1,5 +1,7 @@
 #include "tessera/base/status.h"
 
+#include <utility>
+
 namespace tessera {
 
 std::string_view status_code_name(StatusCode code) {
@@ -18,8 +20,21 @@ std::string_view status_code_name(StatusCode code) {
   return "unknown";
 }
 
+Status::Status(StatusCode code, std::string message) : failure_(new Failure{code, std::move(message)}) {
+  assert(code != StatusCode::kOk);
+}
+
+Status::Failure* Status::copy(const Failure& failure) { return new Failure(failure); }
+
+void Status::free(Failure* failure) noexcept { delete failure; }
+
+const std::string& Status::message() const {
+  static const std::string none;
+  return ok() ? none : failure_->message;
+}
+
 Status Status::with_context(std::string_view context) && {
-  if (!ok()) message_.insert(0, std::string(context) + ": ");
+  if (!ok()) failure_->message.insert(0, std::string(context) + ": ");
   return std::move(*this);
 }
 
@@ -30,7 +45,7 @@ Status Status::with_context(std::string_view context) const& {
 
 std::string Status::to_string() const {
   if (ok()) return "ok";
-  return std::string(status_code_name(code_)) + ": " + message_;
+  return std::string(status_code_name(failure_->code)) + ": " + failure_->message;
 }
 
 Status invalid_argument(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }

@@ -35,16 +35,26 @@ enum class StatusCode {
 // Returns the code in words: "invalid argument", "resource exhausted", ….
 std::string_view status_code_name(StatusCode code);
 
+// An ok Status is one null pointer. What goes wrong is on the heap, and the code for it is not inline, so that a
+// function which only hands a Status on stays small.
 class [[nodiscard]] Status {
  public:
-  Status() = default;  // ok
-  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {
-    assert(code != StatusCode::kOk);
+  Status() = default;                            // ok
+  Status(StatusCode code, std::string message);  // Precondition: code != kOk.
+  Status(Status&& other) noexcept : failure_(std::exchange(other.failure_, nullptr)) {}
+  Status(const Status& other) : failure_(other.ok() ? nullptr : copy(*other.failure_)) {}
+  Status& operator=(Status other) noexcept {
+    std::swap(failure_, other.failure_);
+    return *this;
+  }
+  ~Status() {
+    if (!ok()) [[unlikely]]
+      free(failure_);
   }
 
-  bool ok() const { return code_ == StatusCode::kOk; }
-  StatusCode code() const { return code_; }
-  const std::string& message() const { return message_; }
+  bool ok() const { return failure_ == nullptr; }
+  StatusCode code() const { return ok() ? StatusCode::kOk : failure_->code; }
+  const std::string& message() const;  // empty if ok; valid until this Status changes
 
   // Prepends what was attempted: "<context>: <message>". An ok Status is unchanged.
   Status with_context(std::string_view context) &&;
@@ -54,8 +64,14 @@ class [[nodiscard]] Status {
   std::string to_string() const;
 
  private:
-  StatusCode code_ = StatusCode::kOk;
-  std::string message_;
+  struct Failure {
+    StatusCode code;
+    std::string message;
+  };
+  [[gnu::cold]] static Failure* copy(const Failure& failure);
+  [[gnu::cold]] static void free(Failure* failure) noexcept;
+
+  Failure* failure_ = nullptr;  // owned
 };
 
 inline Status ok_status() { return {}; }
