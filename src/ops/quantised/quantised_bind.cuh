@@ -19,12 +19,18 @@ struct Arrangement {
   int split = 1;                 // number of blocks in a cluster that splits k
   std::int64_t split_tiles = 0;  // number of tiles whose k is split; they come first
   bool shared = false;           // whether two blocks of a cluster share x
-  std::int64_t turns = 0;        // an estimate of the time, in units of the time of one stage
+  double turns = 0;              // an estimate of the time, in units of the time of one stage
 };
 
 // The time that a block takes at its end to add and store its sums. The unit is the time of one stage of the block's
 // ring (measured with int4 on an H200).
 inline constexpr std::int64_t kEndStages = 4;
+
+// If memory bandwidth bounds the time, the blocks of a wave that is not full share the bandwidth with fewer others.
+// They run faster than in a full wave, at most by these factors (measured with FP8 on an H200). The first is for a last
+// wave, which follows full ones. The second is for a lone wave, whose blocks all wait for their first stages at once.
+inline constexpr double kLastWaveFaster = 3;
+inline constexpr double kLoneWaveFaster = 1.4;
 
 // The sizes of a block's shared memory, which holds a ring of kStages stages.
 template <class Product>
@@ -55,14 +61,14 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64
   const std::int64_t most_blocks = kTileBlocks<Product> * p.workers;
   // turns_of() estimates a time in units of one stage: the time of `full` waves of `most` blocks (or clusters) each,
   // plus the time of a last wave of `rest` blocks. `of_block` is the number of a block's stages. With few rows of x,
-  // memory bandwidth bounds the time. In this case a last wave that follows full waves has fewer blocks, which run up
-  // to three times as fast as blocks of a full wave.
+  // memory bandwidth bounds the time, and the blocks of a wave that is not full run faster.
   constexpr bool kBoundByMemory = kTileBlocks<Product> == 2;
   const auto turns_of = [](std::int64_t full, std::int64_t rest, std::int64_t most, std::int64_t of_block,
                            bool after_others) {
-    std::int64_t last = rest > 0 ? of_block : 0;
-    if (kBoundByMemory && (after_others || full > 0)) last = ceil_div(last * std::max(3 * rest, most), 3 * most);
-    return full * (of_block + kEndStages) + (rest > 0 ? last + kEndStages : 0);
+    if (rest == 0) return static_cast<double>(full * (of_block + kEndStages));
+    const double most_faster = !kBoundByMemory ? 1.0 : after_others || full > 0 ? kLastWaveFaster : kLoneWaveFaster;
+    const double faster = std::clamp(static_cast<double>(most) / static_cast<double>(rest), 1.0, most_faster);
+    return static_cast<double>(full * (of_block + kEndStages) + kEndStages) + static_cast<double>(of_block) / faster;
   };
   Arrangement best{.shared = !Product::kRounds && !Product::kRowsFirst && tiles >= most_blocks,
                    .turns = turns_of(tiles / most_blocks, tiles % most_blocks, most_blocks, stages, false)};
@@ -72,8 +78,8 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64
         TRY(clusters_at_once(kernel, kTileThreads<Product>, split, BlockMemory<Product>::kBytes, name));
     const std::int64_t whole = tiles / (clusters * split);  // number of waves of whole tiles
     const std::int64_t rest = tiles - whole * clusters * split;
-    const std::int64_t turns =
-        whole * (stages + kEndStages) +
+    const double turns =
+        static_cast<double>(whole * (stages + kEndStages)) +
         turns_of(rest / clusters, rest % clusters, clusters, ceil_div(stages, std::int64_t{split}), whole > 0);
     if (turns < best.turns) best = {.split = split, .split_tiles = rest, .turns = turns};
   }
@@ -101,7 +107,7 @@ struct TilePlan {
   std::int64_t clusters = 0;  // number of clusters of two persistent blocks
   std::int64_t rest = 0;      // number of tiles after these pairs
   Arrangement of_rest;
-  std::int64_t turns = 0;  // an estimate of the time, like Arrangement::turns
+  double turns = 0;  // an estimate of the time, like Arrangement::turns
 };
 
 // The time that a persistent block saves on each tile after its first, compared with a block for each tile. It is
@@ -125,13 +131,13 @@ Result<TilePlan> plan_tiles(const char* name, const QuantisedCall& p) {
     constexpr std::int64_t kSaved = kPersistentColumns / Product::kColumns;
     const std::int64_t stages = ceil_div(p.k, std::int64_t{Product::kColumns});
     const std::int64_t turn = std::max(stages + kEndStages - kSaved, std::int64_t{1});
-    const std::int64_t all = ceil_div(pairs, clusters) * turn + kSaved;
+    const auto all = static_cast<double>(ceil_div(pairs, clusters) * turn + kSaved);
     if (all < best.turns) best = {.pairs = pairs, .clusters = clusters, .of_rest = {}, .turns = all};
     const std::int64_t whole = pairs / clusters * clusters / row_tiles * row_tiles;  // the rest begins with x's row 0
     const std::int64_t rest = tiles - 2 * whole;
     if (rest <= 0) return best;
     const Arrangement of_rest = TRY(arrange<Product>(name, p, rest));
-    const std::int64_t both = ceil_div(whole, clusters) * turn + kSaved + of_rest.turns;
+    const double both = static_cast<double>(ceil_div(whole, clusters) * turn + kSaved) + of_rest.turns;
     if (both < best.turns)
       best = {.pairs = whole, .clusters = clusters, .rest = rest, .of_rest = of_rest, .turns = both};
   }

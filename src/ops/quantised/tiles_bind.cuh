@@ -29,10 +29,10 @@ Result<std::unique_ptr<BoundOp>> make_tiles(const QuantisedCall& p) {
 // proportional to 170 + kN, as measured with int4 on an H200. The 170 stand for converting w, which takes a constant
 // time. The time of multiplying grows with the number of rows of x.
 template <class T, Values kValues, StageGroups kGroups, int kN>
-Result<std::int64_t> tiles_cost(const QuantisedCall& p) {
+Result<double> tiles_cost(const QuantisedCall& p) {
   using Product = TilesProduct<T, kValues, kGroups, kN>;
   const TilePlan plan = TRY((plan_tiles<Product>(tiles_name(p), p)));
-  return plan.turns * Product::kColumns * (170 + kN);
+  return plan.turns * static_cast<double>(Product::kColumns * (170 + kN));
 }
 
 template <class T, Values kValues, StageGroups kGroups>
@@ -40,9 +40,9 @@ Result<std::unique_ptr<BoundOp>> make_tiles(const QuantisedCall& p) {
   if (p.m <= 32) return make_tiles<T, kValues, kGroups, 32>(p);
   if (p.m <= 64) return make_tiles<T, kValues, kGroups, 64>(p);
   if (p.m > 128) {
-    const std::int64_t narrow = TRY((tiles_cost<T, kValues, kGroups, 128>(p)));
-    const std::int64_t medium = TRY((tiles_cost<T, kValues, kGroups, 192>(p)));
-    const std::int64_t wide = TRY((tiles_cost<T, kValues, kGroups, 256>(p)));
+    const double narrow = TRY((tiles_cost<T, kValues, kGroups, 128>(p)));
+    const double medium = TRY((tiles_cost<T, kValues, kGroups, 192>(p)));
+    const double wide = TRY((tiles_cost<T, kValues, kGroups, 256>(p)));
     if (wide < std::min(narrow, medium)) return make_tiles<T, kValues, kGroups, 256>(p);
     if (medium < narrow) return make_tiles<T, kValues, kGroups, 192>(p);
   }
