@@ -61,6 +61,11 @@ Result<std::int64_t> Fields::required_int(std::string_view key, std::int64_t low
   return *value;
 }
 
+Status Fields::read_size(std::string_view key, std::int64_t most, std::int64_t& size) const {
+  if (size == 0 || find(key) != nullptr) size = TRY(required_int(key, 1, most));
+  return ok_status();
+}
+
 Result<std::optional<std::int64_t>> Fields::optional_int(std::string_view key, std::int64_t low,
                                                          std::int64_t high) const {
   const Json* value = find(key);

@@ -38,6 +38,8 @@ class Fields {
   Result<std::optional<std::int64_t>> optional_int(std::string_view key, std::int64_t low, std::int64_t high) const;
   Result<double> required_number(std::string_view key, double low, double high) const;
   Result<std::optional<double>> optional_number(std::string_view key, double low, double high) const;
+  // Reads an integer of 1 to `most` into `size`. The field may be absent if `size` holds a default, which is above 0.
+  Status read_size(std::string_view key, std::int64_t most, std::int64_t& size) const;
   // Reads a list of exactly `count` numbers, each at least `low` and at most `high`.
   Result<std::vector<double>> required_numbers(std::string_view key, std::size_t count, double low, double high) const;
   Result<std::optional<bool>> optional_bool(std::string_view key) const;

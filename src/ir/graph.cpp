@@ -1,5 +1,7 @@
 #include "tessera/ir/graph.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -68,6 +70,12 @@ const Value* Graph::find_value(std::string_view value_name) const {
   const auto found =
       std::find_if(values.begin(), values.end(), [&](const Value& value) { return value.name == value_name; });
   return found == values.end() ? nullptr : &*found;
+}
+
+Result<Type> Graph::type_of(std::string_view value_name) const {
+  const Value* const found = find_value(value_name);
+  if (found == nullptr) return internal_error(fmt::format("graph {} has no value \"{}\"", name, value_name));
+  return found->type;
 }
 
 bool structurally_equal(const Graph& a, const Graph& b) {

@@ -20,6 +20,7 @@
 #include <variant>
 #include <vector>
 
+#include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
 #include "tessera/ir/type.h"
 
@@ -95,6 +96,7 @@ struct Graph {
   Value& value(ValueId id) { return values[id.index()]; }
   const Node& node(NodeId id) const { return nodes[id.index()]; }
   const Value* find_value(std::string_view value_name) const;
+  Result<Type> type_of(std::string_view value_name) const;  // kInternal if there is no such value
 };
 
 // Returns whether the graphs have the same name, declarations, nodes, outputs and cache groups in the same order.

@@ -13,13 +13,6 @@ namespace {
 // The number of values that are converted at a time.
 constexpr std::size_t kSlice = std::size_t{1} << 18;
 
-Result<ir::Type> type_in(const ir::Graph& body) {
-  const ir::Value* const input = body.find_value(input_names::kEmbeddings);
-  if (input == nullptr)
-    return internal_error(fmt::format("the model's body has no input \"{}\"", input_names::kEmbeddings));
-  return input->type;
-}
-
 }  // namespace
 
 EmbeddingRows::EmbeddingRows(const ir::Type& type)
@@ -28,12 +21,12 @@ EmbeddingRows::EmbeddingRows(const ir::Type& type)
       row_values_(static_cast<std::size_t>(*type.shape[1].constant())) {}
 
 Result<std::int64_t> EmbeddingRows::bytes_needed(const ir::Graph& body, std::int64_t rows, const Device& device) {
-  const EmbeddingRows needed(TRY(type_in(body)));
+  const EmbeddingRows needed(TRY(body.type_of(input_names::kEmbeddings)));
   return (device.properties().arenas_grow ? rows : needed.most_) * needed.row_bytes();
 }
 
 Result<EmbeddingRows> EmbeddingRows::create(const ir::Graph& body, Device& device) {
-  EmbeddingRows made(TRY(type_in(body)));
+  EmbeddingRows made(TRY(body.type_of(input_names::kEmbeddings)));
   const std::size_t bytes = static_cast<std::size_t>(made.most_) * made.row_values_ * ir::dtype_size(made.dtype_);
   made.arena_ = TRY(device.create_arena({.reserve_bytes = bytes, .name = "embeddings"}));
   return made;

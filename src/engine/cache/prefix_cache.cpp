@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-constexpr PageId kNone{0};
+constexpr PageId kNoPage{0};
 
 // The ids and images of one page, by which a node finds its children.
 struct PageView {
@@ -41,7 +41,7 @@ class PrefixCache::Node {
   // A node's page or checkpoint in one cache group. `locks` and `last_used` are used only in window and state groups.
   // Paged and latent groups use the members of the same names in the Node.
   struct Kept {
-    PageId page = kNone;
+    PageId page = kNoPage;
     std::int32_t locks = 0;
     std::uint64_t last_used = 0;
   };
@@ -55,7 +55,7 @@ class PrefixCache::Node {
   std::uint64_t block = 0;  // block_id(), if the cache is observed; 0 in the root
 
   bool has_pages() const {
-    return std::any_of(groups.begin(), groups.end(), [](const Kept& kept) { return kept.page != kNone; });
+    return std::any_of(groups.begin(), groups.end(), [](const Kept& kept) { return kept.page != kNoPage; });
   }
 };
 
@@ -148,7 +148,7 @@ void PrefixCache::unlock_page(Node& node, std::size_t group) {
 }
 
 void PrefixCache::add_checkpoint(Node& node, std::size_t group, PageId slot) {
-  assert(node.groups[group].page == kNone);
+  assert(node.groups[group].page == kNoPage);
   node.groups[group] = {.page = slot, .locks = 0, .last_used = ++clock_};
   loose_[group].insert(key_of(node, group));
 }
@@ -173,7 +173,7 @@ std::size_t PrefixCache::match(const PrefixTokens& tokens, Path* path) const {
     bool can_end = true;
     for (std::size_t g = 0; g < pools_.size(); ++g) {
       const CacheGroupOptions& group = pools_[g].options();
-      const bool missing = at->groups[g].page == kNone;
+      const bool missing = at->groups[g].page == kNoPage;
       if (group.is_window()) {
         if (missing) kept_from[g] = next;
         can_end = can_end && kept_from[g] <= first_page_seen(next * page_size_, group.window, page_size_);
@@ -212,7 +212,7 @@ bool PrefixCache::can_end(std::span<Node* const> nodes) const {
   const std::int64_t tokens = std::ssize(nodes) * page_size_;
   for (std::size_t g = 0; g < pools_.size(); ++g) {
     const CacheGroupOptions& group = pools_[g].options();
-    const auto is_missing = [g](const Node* node) { return node->groups[g].page == kNone; };
+    const auto is_missing = [g](const Node* node) { return node->groups[g].page == kNoPage; };
     if (group.is_state() && is_missing(nodes.back())) return false;
     if (!group.is_window()) continue;
     const auto first = static_cast<std::size_t>(first_page_seen(tokens, group.window, page_size_));
@@ -257,8 +257,8 @@ void PrefixCache::extend(Path& path, const PrefixTokens& tokens, std::span<Group
       if (pools_[g].options().is_state()) continue;
       PageId& own = held[g].pages[i];
       Node::Kept& kept = next->groups[g];
-      if (own == kNone) continue;  // the window has left the page
-      if (kept.page == kNone) {
+      if (own == kNoPage) continue;  // the window has left the page
+      if (kept.page == kNoPage) {
         kept.page = own;
         kept.locks = pools_[g].options().is_window() ? 1 : 0;
         continue;
@@ -313,7 +313,7 @@ void PrefixCache::mark_end(std::span<Node* const> path, std::vector<Retentions::
     const auto first = group.is_state() ? path.size() - 1
                                         : static_cast<std::size_t>(first_page_seen(tokens, group.window, page_size_));
     for (Node* const node : path.subspan(std::min(first, path.size())))
-      if (node->groups[g].page != kNone) places.push_back({.node = node, .group = g});
+      if (node->groups[g].page != kNoPage) places.push_back({.node = node, .group = g});
   }
 }
 
@@ -326,7 +326,7 @@ PrefixCache::Node* PrefixCache::remove(Node& leaf) {
   leaves_.erase(key_of(leaf));
   for (std::size_t g = 0; g < pools_.size(); ++g) {
     const Node::Kept& kept = leaf.groups[g];
-    if (kept.page == kNone) continue;
+    if (kept.page == kNoPage) continue;
     if (!pools_[g].options().keeps_all()) {
       loose_[g].erase(key_of(leaf, g));
       retentions_.forget({.node = &leaf, .group = g});
@@ -365,7 +365,7 @@ std::int64_t PrefixCache::evict(std::size_t group, std::int64_t count) {
     retained_evicted_ += loose_[group].begin()->level > 0 ? 1 : 0;
     loose_[group].erase(loose_[group].begin());
     retentions_.forget({.node = node, .group = group});
-    pools_[group].give_back(std::exchange(node->groups[group].page, kNone));
+    pools_[group].give_back(std::exchange(node->groups[group].page, kNoPage));
     remove_empty(node);
   }
   return evicted;

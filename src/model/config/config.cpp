@@ -92,20 +92,14 @@ Status read_quantisation(const Fields& fields, const Json& whole, const Json* be
   return read_mxfp4(*of_experts, fields.file(), *config.moe);
 }
 
-// Reads a size into `size`. If `size` already holds the family's default, which is above 0, the field may be absent.
-Status read_size(const Fields& fields, const char* key, std::int64_t most, std::int64_t& size) {
-  if (size == 0 || fields.find(key) != nullptr) size = TRY(fields.required_int(key, 1, most));
-  return ok_status();
-}
-
 Status read_sizes(const Fields& fields, ModelConfig& config) {
   using C = ModelConfig;
-  TRY(read_size(fields, "vocab_size", C::kMaxVocabSize, config.vocab_size));
-  TRY(read_size(fields, "hidden_size", C::kMaxHiddenSize, config.hidden_size));
-  TRY(read_size(fields, "intermediate_size", C::kMaxIntermediateSize, config.intermediate_size));
-  TRY(read_size(fields, "num_hidden_layers", C::kMaxLayers, config.num_hidden_layers));
-  TRY(read_size(fields, "num_attention_heads", C::kMaxHeads, config.num_attention_heads));
-  TRY(read_size(fields, "max_position_embeddings", C::kMaxPositions, config.max_position_embeddings));
+  TRY(fields.read_size("vocab_size", C::kMaxVocabSize, config.vocab_size));
+  TRY(fields.read_size("hidden_size", C::kMaxHiddenSize, config.hidden_size));
+  TRY(fields.read_size("intermediate_size", C::kMaxIntermediateSize, config.intermediate_size));
+  TRY(fields.read_size("num_hidden_layers", C::kMaxLayers, config.num_hidden_layers));
+  TRY(fields.read_size("num_attention_heads", C::kMaxHeads, config.num_attention_heads));
+  TRY(fields.read_size("max_position_embeddings", C::kMaxPositions, config.max_position_embeddings));
 
   const std::optional<std::int64_t> kv_heads = TRY(fields.optional_int("num_key_value_heads", 1, C::kMaxHeads));
   const bool has_default = config.num_key_value_heads > 0;

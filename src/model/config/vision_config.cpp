@@ -11,11 +11,6 @@ namespace {
 
 using C = VisionConfig;
 
-Status read_size(const Fields& fields, const char* key, std::int64_t most, std::int64_t& size) {
-  if (size == 0 || fields.find(key) != nullptr) size = TRY(fields.required_int(key, 1, most));
-  return ok_status();
-}
-
 // The next two functions return the keys of the tower's hidden size and of its output size. Qwen2-VL's files differ
 // from all others in both keys: their "hidden_size" is the output size, which equals the language model's hidden size.
 const char* own_size_key(const VisionConfig& config) {
@@ -39,18 +34,18 @@ Status read_mlp_ratio(const Fields& fields, VisionConfig& config) {
 }
 
 Status read_sizes(const Fields& fields, VisionConfig& config) {
-  TRY(read_size(fields, "depth", C::kMaxLayers, config.depth));
-  TRY(read_size(fields, own_size_key(config), C::kMaxHiddenSize, config.hidden_size));
+  TRY(fields.read_size("depth", C::kMaxLayers, config.depth));
+  TRY(fields.read_size(own_size_key(config), C::kMaxHiddenSize, config.hidden_size));
   if (config.kind == C::Kind::kQwen2) {
     TRY(read_mlp_ratio(fields, config));
   } else {
-    TRY(read_size(fields, "intermediate_size", C::kMaxHiddenSize, config.intermediate_size));
+    TRY(fields.read_size("intermediate_size", C::kMaxHiddenSize, config.intermediate_size));
   }
-  TRY(read_size(fields, "num_heads", C::kMaxHiddenSize, config.num_heads));
-  TRY(read_size(fields, out_size_key(config), C::kMaxHiddenSize, config.out_hidden_size));
-  TRY(read_size(fields, "patch_size", C::kMaxPatchSize, config.patch_size));
-  TRY(read_size(fields, "temporal_patch_size", C::kMaxPatchSize, config.temporal_patch_size));
-  TRY(read_size(fields, "spatial_merge_size", C::kMaxMergeSize, config.merge_size));
+  TRY(fields.read_size("num_heads", C::kMaxHiddenSize, config.num_heads));
+  TRY(fields.read_size(out_size_key(config), C::kMaxHiddenSize, config.out_hidden_size));
+  TRY(fields.read_size("patch_size", C::kMaxPatchSize, config.patch_size));
+  TRY(fields.read_size("temporal_patch_size", C::kMaxPatchSize, config.temporal_patch_size));
+  TRY(fields.read_size("spatial_merge_size", C::kMaxMergeSize, config.merge_size));
   // In the published files of Qwen2-VL and Qwen2.5-VL, the field in_channels has the name in_chans.
   const char* channels = fields.find("in_channels") == nullptr ? "in_chans" : "in_channels";
   config.in_channels = TRY(fields.optional_int(channels, 1, 16)).value_or(config.in_channels);
@@ -85,7 +80,7 @@ Result<std::vector<std::int64_t>> read_blocks(const Fields& fields, const char* 
 
 Status read_windows(const Fields& fields, VisionConfig& config) {
   TRY(read_activation(fields, "silu"));
-  TRY(read_size(fields, "window_size", C::kMaxPositions, config.window_size));
+  TRY(fields.read_size("window_size", C::kMaxPositions, config.window_size));
   const std::int64_t unit = config.patch_size * config.merge_size;
   if (config.window_size < unit)
     return fields.wrong("window_size", fmt::format("at least the {} pixels of a token's side", unit));

@@ -44,10 +44,10 @@ constexpr std::string_view kCopied[] = {"tokenizer.json",
                                         "config_sentence_transformers.json",
                                         "sentence_bert_config.json"};
 
-enum class Content : std::uint8_t { kCopy, kValues, kScales, kShape, kDivisor };
-
 // A tensor to write.
 struct Written {
+  enum class Content : std::uint8_t { kCopy, kValues, kScales, kShape, kDivisor };
+
   TensorLayout layout;
   Content content = Content::kCopy;
   const StoredTensor* source = nullptr;
@@ -194,12 +194,13 @@ class FolderOutput : public QuantisedOutput {
 
   void add_copy(const StoredTensor& tensor) {
     tell(tensor, std::string(stored_dtype_name(tensor.dtype)), tensor_bytes(tensor.shape, tensor.dtype).value_or(0));
-    add({.layout = {tensor.name, tensor.dtype, tensor.shape}, .content = Content::kCopy, .source = &tensor});
+    add({.layout = {tensor.name, tensor.dtype, tensor.shape}, .content = Written::Content::kCopy, .source = &tensor});
   }
 
   void add_linear(const StoredTensor& tensor, std::size_t linear) {
     const bool divisor = linears_[linear].rounding.has_factor();
-    const Content contents[] = {Content::kValues, Content::kScales, divisor ? Content::kDivisor : Content::kShape};
+    const Written::Content contents[] = {Written::Content::kValues, Written::Content::kScales,
+                                         divisor ? Written::Content::kDivisor : Written::Content::kShape};
     std::vector<TensorLayout> layouts = stored_tensors(type_, linears_[linear]);
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < layouts.size(); ++i) {
@@ -247,7 +248,7 @@ class FolderOutput : public QuantisedOutput {
     if (!linears_.front().rounding.has_factor()) return factors;
     std::map<std::string, float> joined;
     for (const Written& written : written_) {
-      if (written.content != Content::kDivisor) continue;
+      if (written.content != Written::Content::kDivisor) continue;
       const QuantisedLinear& linear = linears_[written.linear];
       const float own =
           TRY(read_factor(*written.source, storage_of(linear, RoundedStorage::Content::kFactor)).with_context(folder_));
@@ -262,15 +263,16 @@ class FolderOutput : public QuantisedOutput {
   Status fill(const Written& written, std::span<const float> factors, std::int64_t offset,
               std::span<std::byte> to) const {
     const StoredTensor& source = *written.source;
-    if (written.content == Content::kCopy) {
+    if (written.content == Written::Content::kCopy) {
       std::memcpy(to.data(), source.data.data() + offset, to.size());
       return ok_status();
     }
     const QuantisedLinear& linear = linears_[written.linear];
     const float factor = factors[written.linear];
-    if (written.content == Content::kShape) return copy_bytes(std::array{linear.rows, linear.cols}, offset, to);
-    if (written.content == Content::kDivisor) return copy_bytes(std::array{1.0F / factor}, offset, to);
-    const bool values = written.content == Content::kValues;
+    if (written.content == Written::Content::kShape)
+      return copy_bytes(std::array{linear.rows, linear.cols}, offset, to);
+    if (written.content == Written::Content::kDivisor) return copy_bytes(std::array{1.0F / factor}, offset, to);
+    const bool values = written.content == Written::Content::kValues;
     // Offsets of values are counted in bytes, even if the tensor's type is a 32-bit word.
     const std::int64_t unit = values ? 1 : stored_dtype_bytes(written.layout.dtype);
     const std::int64_t count = std::ssize(to) / unit;

@@ -7,23 +7,12 @@
 #include "tessera/model/model.h"
 
 namespace tessera {
-namespace {
-
-Result<ir::Type> type_in(const ir::Graph& draft) {
-  const ir::Value* const input = draft.find_value(input_names::kDraftHidden);
-  if (input == nullptr)
-    return internal_error(fmt::format("the draft model has no input \"{}\"", input_names::kDraftHidden));
-  return input->type;
-}
-
-}  // namespace
-
 Result<std::int64_t> DraftHidden::bytes_needed(const ir::Graph& draft) {
-  return ir::size_bytes(TRY(type_in(draft)), {});
+  return ir::size_bytes(TRY(draft.type_of(input_names::kDraftHidden)), {});
 }
 
 Result<DraftHidden> DraftHidden::create(const ir::Graph& draft, Device& device) {
-  const ir::Type type = TRY(type_in(draft));
+  const ir::Type type = TRY(draft.type_of(input_names::kDraftHidden));
   const std::int64_t rows = *type.shape[0].constant();
   const std::int64_t bytes = TRY(ir::size_bytes(type, {}));
   DraftHidden made(rows, static_cast<std::size_t>(bytes / rows));
