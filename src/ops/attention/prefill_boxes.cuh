@@ -1,6 +1,6 @@
 // What the copying warps of a block of prefill attention (prefill_attention.cuh) have in common, whether they copy keys
-// and values (prefill_copies.cuh) or widen them (prefill_widening.cuh): the current work item, the boxes of its tiles
-// and the copy of its queries.
+// and values (prefill_copies.cuh) or widen them (prefill_widening.cuh): the loop over work items, the boxes of an
+// item's tiles and the copy of its queries.
 #pragma once
 
 #include "tessera/ops/attention/prefill_attention.cuh"
@@ -27,6 +27,19 @@ struct WorkBoxes {
     work = work_at<S>(p, i, rank);
     kv_head = work.head / p.group;
     key_box = value_box = find_box(work.end - 1);
+  }
+
+  // Calls on_item() for each of the work items begin … end - 1 that is not empty. The item and the boxes of its last
+  // tile are then looked up. Waits for the preceding kernel first. Precondition: look_up(begin) was called.
+  template <class F>
+  __device__ void for_each_item(int begin, int end, F on_item) {
+    wait_for_previous();
+    let_copies_see_stores();
+#pragma unroll 1
+    for (int i = begin; i < end; ++i) {
+      if (i > begin) look_up(i);
+      if (!work.is_empty()) on_item();
+    }
   }
 
   // Returns where the lane's box of `tile` begins in the cache, counted in groups of 8 tokens. A box has kBoxTokens

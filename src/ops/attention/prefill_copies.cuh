@@ -26,13 +26,7 @@ struct CopyingWarp : WorkBoxes<S, T, S::kBoxes / kCluster> {
 
   // Copies for the work items begin … end - 1. Precondition: look_up(begin) was called.
   __device__ void run(int begin, int end) {
-    wait_for_previous();
-    let_copies_see_stores();
-#pragma unroll 1
-    for (int i = begin; i < end; ++i) {
-      if (i > begin) this->look_up(i);
-      if (!work.is_empty()) copy();
-    }
+    this->for_each_item(begin, end, [this] { copy(); });
     if (copies_keys) wait_for_all();
   }
 

@@ -45,13 +45,7 @@ struct WideningWarp : WorkBoxes<S, T, S::kBoxes / kWideningWarps> {
   // Widens the keys and values of the work items begin … end - 1. The first warp also copies the queries. Precondition:
   // look_up(begin) was called.
   __device__ void run(int begin, int end) {
-    wait_for_previous();
-    let_copies_see_stores();
-#pragma unroll 1
-    for (int i = begin; i < end; ++i) {
-      if (i > begin) this->look_up(i);
-      if (!work.is_empty()) bring_work();
-    }
+    this->for_each_item(begin, end, [this] { bring_work(); });
 #pragma unroll 1
     for (; pending > 0; --pending) {
       widen();
