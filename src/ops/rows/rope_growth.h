@@ -2,17 +2,24 @@
 // CUDA use this code.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "tessera/ops/contract/op.h"
 
 namespace tessera {
 
-// The row of position p is multiplied by scale · (1 + growth · log(1 + ⌊p / length⌋)).
 struct RowScale {
   float scale = 1;
   double growth = 0;
   std::int64_t length = 1;
+
+  // Returns the factor of the row of position p: scale · (1 + growth · log(1 + ⌊p / length⌋)).
+  constexpr float at(std::int32_t position) const {
+    if (growth == 0) return scale;
+    const std::int64_t lengths = position / length;  // whole lengths before the position
+    return static_cast<float>(static_cast<double>(scale) * (1 + growth * std::log1p(static_cast<double>(lengths))));
+  }
 };
 
 // Reads the factors of a rotary_table node.

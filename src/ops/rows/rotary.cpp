@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "tessera/ops/contract/shape_rule.h"
@@ -106,18 +105,11 @@ TESSERA_INLINE SinCos sin_cos(float x) {
   return {static_cast<float>(signed_a), static_cast<float>(signed_b)};
 }
 
-float scale_of(const RowScale& scale, std::int32_t position) {
-  if (scale.growth == 0) return scale.scale;
-  const std::int64_t lengths = position / scale.length;  // whole lengths before the position
-  return static_cast<float>(static_cast<double>(scale.scale) *
-                            (1 + scale.growth * std::log1p(static_cast<double>(lengths))));
-}
-
 TESSERA_CPU_CLONES void table_rows(const std::int32_t* positions, const float* inv_freq, float* table,
                                    std::int64_t rows, std::int64_t half, const RowScale& row_scale) {
   for (std::int64_t t = 0; t < rows; ++t) {
     const float position = static_cast<float>(positions[t]);
-    const float scale = scale_of(row_scale, positions[t]);
+    const float scale = row_scale.at(positions[t]);
     float* cosines = table + t * 2 * half;
     float* sines = cosines + half;
 #pragma omp simd

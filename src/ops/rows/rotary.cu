@@ -20,12 +20,6 @@ struct TableArgs {
   RowScale scale;
 };
 
-__device__ float scale_of(const RowScale& scale, std::int32_t position) {
-  if (scale.growth == 0) return scale.scale;
-  return static_cast<float>(static_cast<double>(scale.scale) *
-                            (1 + scale.growth * log1p(static_cast<double>(position / scale.length))));
-}
-
 // Writes the cosine and the sine of an angle. It computes them in double, because float32's own range reduction is slow
 // far from zero. The cost is small: all layers use one table, which is computed once in a forward.
 __device__ void write_angle(const TableArgs& args, std::int64_t row, std::int64_t i, float position, float scale) {
@@ -40,7 +34,7 @@ __global__ void rotary_table(const TableArgs args) {
   const std::int64_t row = row_of_thread();
   if (row >= args.rows) return;
   const float position = static_cast<float>(args.positions[row]);
-  const float scale = scale_of(args.scale, args.positions[row]);
+  const float scale = args.scale.at(args.positions[row]);
   for (std::int64_t i = item_of_thread(); i < args.half; i += item_step()) write_angle(args, row, i, position, scale);
 }
 
