@@ -1,13 +1,11 @@
 // Binds attention of single rows on Hopper (decode_attention.cuh).
 #include "tessera/ops/attention/decode_attention.h"
 
-#include <array>
-
+#include "tessera/ops/attention/cache_map.h"
 #include "tessera/ops/attention/cuda_attention_planner.h"
 #include "tessera/ops/attention/decode_attention.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/cuda/cuda_shared_memory.h"
-#include "tessera/ops/cuda/tensor_map.h"
 
 namespace tessera {
 namespace {
@@ -39,28 +37,17 @@ auto with_kernel(const AttentionShape& shape, F&& f) {
                                              : with_cache.template operator()<__half>();
 }
 
-// Encodes the tensor map of keys or values for the copy engine (TMA). A box has the keys or values of kKeyBlock slots
-// for one KV head, cut into rows of kRowBytes bytes. The map's elements have two bytes, so in a cache of E4M3 one
-// element of the map is a pair of numbers.
-template <class Y, int kHeadDim>
-Result<CUtensorMap> map_cache(const CudaAttention& a, const std::byte* cache) {
-  constexpr int kRow = kRowBytes<Y, kHeadDim> / 2;
-  constexpr int kHead = kHeadDim * static_cast<int>(sizeof(Y)) / 2;
-  const std::int64_t width = a.shape.kv_heads * kHead;
-  return encode_tensor_map(a.shape.dtype, cache,
-                           std::array{TensorBox{kRow, 1, kRow}, TensorBox{a.num_pages * a.page_size, width, kKeyBlock},
-                                      TensorBox{width / kRow, kRow, kHead / kRow}},
-                           kRowBytes<Y, kHeadDim> == 64 ? Swizzle::k64Bytes : Swizzle::k128Bytes);
-}
-
 template <class T, class Y, int kHeadDim>
 Result<std::unique_ptr<BoundOp>> make(const CudaAttention& a, const CudaAttentionPlanner& planner) {
   constexpr auto kKernel = decode_attention<T, Y, kHeadDim>;
   constexpr std::size_t kBytes = sizeof(DecodeShared<Y, kHeadDim>);
   TRY(allow_shared_memory(reinterpret_cast<const void*>(kKernel), kBytes, kName));
   const SegmentedPlan plan = planner.segmented_plan(a.shape);
-  const CUtensorMap keys = TRY((map_cache<Y, kHeadDim>(a, a.k_cache)));
-  const CUtensorMap values = TRY((map_cache<Y, kHeadDim>(a, a.v_cache)));
+  constexpr int kRow = kRowBytes<Y, kHeadDim>;
+  constexpr CacheBox kBox{
+      .tokens = kKeyBlock, .row_bytes = kRow, .swizzle = kRow == 64 ? Swizzle::k64Bytes : Swizzle::k128Bytes};
+  const CUtensorMap keys = TRY(map_cache(a, a.k_cache, kBox));
+  const CUtensorMap values = TRY(map_cache(a, a.v_cache, kBox));
   const DecodeAttention<T> p{.keys = keys,
                              .values = values,
                              .q = reinterpret_cast<const T*>(a.q),

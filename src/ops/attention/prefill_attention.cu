@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "tessera/ops/attention/cache_map.h"
 #include "tessera/ops/attention/prefill_attention.cuh"
 #include "tessera/ops/attention/prefill_copies.cuh"
 #include "tessera/ops/attention/prefill_rows.cuh"
@@ -104,24 +105,12 @@ Result<CUtensorMap> map_of_queries(const CudaAttention& a) {
           TensorBox{.size = 1, .stride = a.num_rows * row, .box = 1}});
 }
 
-// Encodes the tensor map of the keys or values of a cache of E4M3. A box has kBoxTokens tokens of one KV head. The
-// map's elements have two bytes, so an element of the map is a pair of numbers.
-template <class S>
-Result<CUtensorMap> map_of_float8_cache(const CudaAttention& a, const std::byte* cache) {
-  constexpr int kHead = S::kHeadDim / 2;
-  return encode_tensor_map(
-      a.shape.dtype, cache,
-      std::array{TensorBox{.size = kHead, .stride = 1, .box = kHead},
-                 TensorBox{.size = a.num_pages * a.page_size, .stride = a.shape.kv_heads * kHead, .box = kBoxTokens},
-                 TensorBox{.size = a.shape.kv_heads, .stride = kHead, .box = 1}},
-      Swizzle::kNone);
-}
-
 // Encodes the tensor map of the keys or values. A box has kBoxTokens tokens of one KV head, and the columns of one
-// panel (Shape::kPanelColumns).
+// panel (Shape::kPanelColumns). Over a cache of E4M3 it has all columns, and no swizzle.
 template <class S>
 Result<CUtensorMap> map_of_cache(const CudaAttention& a, const std::byte* cache) {
-  if constexpr (S::kWidens) return map_of_float8_cache<S>(a, cache);
+  if constexpr (S::kWidens)
+    return map_cache(a, cache, {.tokens = kBoxTokens, .row_bytes = S::kHeadDim, .swizzle = Swizzle::kNone});
   const std::int64_t head_dim = a.shape.head_dim;
   const std::int64_t token = a.shape.kv_heads * head_dim;
   return encode_tensor_map(
