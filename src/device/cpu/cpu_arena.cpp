@@ -6,11 +6,11 @@
 
 #include "tessera/device/alignment.h"
 #include "tessera/device/cpu/cpu_memory.h"
+#include "tessera/device/huge_page.h"
 
 namespace tessera {
 namespace {
 
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
 // Allocations of at least this size are mapped by mmap(2), so that the system gets the memory back as soon as they are
 // freed.
 constexpr std::size_t kMapFrom = std::size_t{1} << 20;

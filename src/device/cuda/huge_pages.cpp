@@ -8,13 +8,9 @@
 
 #include "tessera/device/alignment.h"
 #include "tessera/device/cpu/parallel.h"
+#include "tessera/device/huge_page.h"
 
 namespace tessera {
-namespace {
-
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-
-}  // namespace
 
 std::byte* map_huge_pages(std::size_t bytes) {
   const std::size_t mapped = bytes + kHugePage;
