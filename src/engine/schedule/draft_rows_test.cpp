@@ -103,8 +103,7 @@ bool are_blamed(std::int64_t tried, std::int64_t all) {
     }
     scheduler.add(std::move(added));
   }
-  next_step(scheduler);
-  return scheduler.waits_for_drafts_alone();
+  return next_step(scheduler).waits_for_drafts_alone;
 }
 
 TEST(DraftRows, WaitsAreBlamedIfEightAndAnEighthDraft) {

@@ -22,6 +22,7 @@ void ScheduledBatch::clear(std::size_t num_cache_groups) {
   top_logprobs = 0;
   num_decoding = 0;
   saving.reset();
+  waits_for_drafts_alone = false;
 }
 
 void ScheduledBatch::append(Sequence& sequence, std::int64_t count, const CacheManager& cache,

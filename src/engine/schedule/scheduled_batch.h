@@ -52,9 +52,10 @@ struct ScheduledBatch {
   bool wants_logits = false;
   bool wants_logprobs = false;
   int top_logprobs = 0;
-  std::int64_t num_decoding = 0;      // number of entries that decode
-  std::optional<DraftSaving> saving;  // what its drafts are expected to save; none: unknown, or no request may draft
-  Decision decision{};                // set once the forward was submitted
+  std::int64_t num_decoding = 0;        // number of entries that decode
+  std::optional<DraftSaving> saving;    // what its drafts are expected to save; none: unknown, or no request may draft
+  bool waits_for_drafts_alone = false;  // what Scheduler::waits_for_drafts_alone() said when the drafts were chosen
+  Decision decision{};                  // set once the forward was submitted
 
   // Returns draft number `draft` (from 0) of the entry.
   TokenId draft_of(const Entry& entry, std::int64_t draft) const {

@@ -68,11 +68,12 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
   }
   if (decodes) {
     keep_places();
+    scheduled.waits_for_drafts_alone = waits_for_drafts_alone();
     const StepDrafts::Drafted drafts = drafts_.choose({.running = running_,
                                                        .most_rows = options_.limits.max_requests,
                                                        .budget = budget,
                                                        .prompt_rows = rows_of_step(share).prompts,
-                                                       .is_judged = waits_for_drafts_alone()},
+                                                       .is_judged = scheduled.waits_for_drafts_alone},
                                                       chosen_, cache_);
     scheduled.saving = drafts.saving;
     budget -= drafts.count;

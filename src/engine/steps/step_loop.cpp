@@ -118,7 +118,7 @@ void StepLoop::begin_judging(const ScheduledBatch& next) {
   using Milliseconds = std::chrono::duration<double, std::milli>;
   judged_.reset();
   if (!model_.steps.overlap || runner().options().has_stages() || draft_ms() == 0) return;
-  if (!next.saving || !collected_ || !scheduler_.waits_for_drafts_alone()) return;
+  if (!next.saving || !collected_ || !next.waits_for_drafts_alone) return;
   const StepPace::Clock::time_point now = StepPace::Clock::now();
   judged_ = {.saving = *next.saving, .waited_ms = Milliseconds(now - *collected_).count(), .begin = now};
 }
