@@ -80,7 +80,9 @@ Status check_request(const Request& request) {
     if (limit->closing_ids.empty())
       return invalid_argument("the limit of the reasoning has no tokens that end it; at least one is needed");
     if (request.grammar != nullptr || !request.sampling.allowed_tokens.empty())
-      return invalid_argument("the reasoning is limited and the output constrained; accepted is one of them");
+      return invalid_argument(
+          fmt::format("the reasoning is limited to {} tokens, and {} the output; accepted is one of them",
+                      limit->tokens, request.grammar != nullptr ? "a grammar constrains" : "allowed_tokens constrain"));
   }
   TRY(check_logprobs("logprobs of output tokens", request.logprobs.output));
   TRY(check_logprobs("logprobs of prompt tokens", request.logprobs.prompt));

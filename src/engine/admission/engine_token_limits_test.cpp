@@ -182,13 +182,33 @@ TEST_P(EngineTokenLimits, ATextIsWrittenInsteadOfTheReasoning) {
   EXPECT_EQ(text.find("</think>"), text.rfind("</think>"));
 }
 
+TEST_P(EngineTokenLimits, AnErrorNamesTheLimitWhoseMarkIsForbidden) {
+  const std::unique_ptr<Engine> engine = make();
+  const auto failure = [&](const Request& limited) { return engine->run({&limited, 1}).status(); };
+  Request limited = with_limit(request(6, 20), 5);
+  limited.reasoning_limit->closing = "</think>";
+  EXPECT_TRUE(failure(limited).ok());
+  Request without = limited;
+  without.sampling.bad_words = {{TokenId(4)}};
+  Request longer = limited;
+  longer.stop.ids = {TokenId(3)};
+  longer.stop.min_new_tokens = 10;
+  for (const auto& [bad, token] : {std::pair(without, 4), std::pair(longer, 3)}) {
+    const Status error = failure(bad);
+    EXPECT_EQ(error.code(), StatusCode::kInvalidArgument) << error.to_string();
+    EXPECT_THAT(error.message(), HasSubstr("reached its limit of 5 tokens"));
+    EXPECT_THAT(error.message(), HasSubstr("token " + std::to_string(token) + " of its closing mark \"</think>\""));
+    EXPECT_THAT(error.message(), HasSubstr("accepted: bad_words and min_tokens that allow this mark"));
+  }
+}
+
 TEST(EngineTokenLimitsSubmit, RefusesLimitsOfReasoningThatCannotHold) {
   const std::unique_ptr<Engine> engine = test::make_engine();
   const auto refusal = [&](const Request& bad) { return engine->submit(bad).status().message(); };
   EXPECT_THAT(refusal(with_limit(request(6, 8), 0)), HasSubstr("the limit of the reasoning is 0; accepted is 1 or"));
   Request bad = with_limit(request(6, 8), 4);
   bad.sampling.allowed_tokens = {TokenId(1)};
-  EXPECT_THAT(refusal(bad), HasSubstr("the reasoning is limited and the output constrained"));
+  EXPECT_THAT(refusal(bad), HasSubstr("the reasoning is limited to 4 tokens, and allowed_tokens constrain the output"));
   bad = with_limit(request(6, 8), 4);
   bad.reasoning_limit->closing_ids = {TokenId(512)};
   EXPECT_THAT(refusal(bad), HasSubstr("a token that ends the reasoning has id 512"));

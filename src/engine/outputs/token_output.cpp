@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "tessera/engine/outputs/token_logprobs.h"
@@ -16,11 +17,24 @@ bool ends_text(const StopConditions& stop, std::span<const TokenId> end_ids, Tok
   return is_in(stop.ids) || (!stop.ignore_eos && is_in(end_ids));
 }
 
+// Returns an error if the limit of the reasoning requires a token that the request forbids.
+Status check_forced(const Sequence& sequence, std::int64_t generated) {
+  const std::optional<TokenId> forced = sequence.reasoning ? sequence.reasoning->forced() : std::nullopt;
+  if (!forced || sequence.may_choose(*forced, generated)) return ok_status();
+  const ReasoningLimit& limit = *sequence.request.reasoning_limit;
+  return invalid_argument(fmt::format(
+      "the reasoning has reached its limit of {} tokens, but bad_words or min_tokens forbid token {} of its "
+      "closing mark \"{}\" as output token {}; accepted: bad_words and min_tokens that allow this mark, or "
+      "no limit",
+      limit.tokens, forced->value(), limit.closing, generated));
+}
+
 // Returns an error if the sampled token is forbidden. This can happen because the sampler returns a token even if all
 // are forbidden. A token that only the grammar forbids is no error here, because that is not the client's fault, and
 // accept() reports it.
 Status check_choice(const Sequence& sequence, TokenId token, std::int64_t generated) {
   if (sequence.matcher) TRY(sequence.matcher->status());
+  TRY(check_forced(sequence, generated));
   const bool edited = sequence.edits && sequence.edits->any(generated);
   if (sequence.may_choose(token, generated) && !(edited && sequence.matcher && !sequence.matcher->allows(token)))
     return ok_status();
