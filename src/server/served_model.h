@@ -64,6 +64,8 @@ struct ServedModel {
   // The plugin formats that the two names above select. Each is null if its name belongs to a built-in parser.
   std::shared_ptr<const ChatFormat> call_format{};
   std::shared_ptr<const ChatFormat> reasoning_format{};
+  // The ids of the mark that ends the parser's reasoning. If there are none, reasoning cannot be limited.
+  std::vector<TokenId> reasoning_end{};
   bool allow_unknown_fields = false;            // unknown fields of requests are ignored
   bool requires_name = false;                   // requests of OpenAI's protocols must name a model
   std::int64_t stream_interval = 1;             // tokens between two events of a stream

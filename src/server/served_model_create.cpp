@@ -11,6 +11,7 @@
 #include "tessera/engine/plan/model_texts.h"
 #include "tessera/server/api_job.h"
 #include "tessera/server/openai/branch_tokens.h"
+#include "tessera/server/openai/chat_text_style.h"
 #include "tessera/server/openai/conversation_prompt.h"
 #include "tessera/server/reasoning/reasoning_parser.h"
 #include "tessera/server/report/server_info.h"
@@ -208,6 +209,7 @@ Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engi
         find_message_start(*model.chat, *model.tokenizer, render_options(model, {}, Json::object(), true));
   model.knows_developer = source.find("developer") != std::string::npos;
   TRY(choose_parsers(options, engine.options().registry->chat_formats, source, tool_source, model));
+  model.reasoning_end = reasoning_end_of(model);
   model.fingerprint = fingerprint_of(model, engine.options(), source);
   if (model.tokenizer != nullptr && GrammarCompiler::available()) {
     const GrammarOptions grammar_options{.json_whitespace = options.json_whitespace};

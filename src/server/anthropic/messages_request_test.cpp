@@ -8,6 +8,7 @@
 
 #include "tessera/server/anthropic/thinking_signature.h"
 #include "tessera/server/images/vision_test_model.h"
+#include "tessera/server/openai/chat_text_style.h"
 #include "tessera/server/test_model.h"
 
 namespace tessera {
@@ -194,6 +195,7 @@ TEST(MessagesRequest, TheBudgetLimitsTheThinking) {
   ServedModel model = tool_model();
   EXPECT_FALSE(prepared(std::string(kAskedOnce) + kBudget, model).requests[0].reasoning_limit) << "it has no reasoning";
   model.reasoning_parser = "qwen3";
+  model.reasoning_end = reasoning_end_of(model);
   const std::optional<ReasoningLimit> limit =
       prepared(std::string(kAskedOnce) + kBudget, model).requests[0].reasoning_limit;
   ASSERT_TRUE(limit);
@@ -201,6 +203,10 @@ TEST(MessagesRequest, TheBudgetLimitsTheThinking) {
   EXPECT_FALSE(limit->opened);
   EXPECT_EQ(limit->opening, "<think>");
   EXPECT_EQ(model.tokenizer->decode(limit->closing_ids), "</think>");
+  model.reasoning_end = {TokenId(7)};
+  EXPECT_THAT(prepared(std::string(kAskedOnce) + kBudget, model).requests[0].reasoning_limit->closing_ids,
+              ElementsAre(TokenId(7)))
+      << "a request tokenises no mark";
   EXPECT_FALSE(
       prepared(std::string(kAskedOnce) + R"(, "thinking": {"type": "adaptive"})", model).requests[0].reasoning_limit);
   model.reasoning_parser = "deepseek-r1";

@@ -38,6 +38,14 @@ ApiResult<ChatTextStyle> text_style_of(const ServedModel& model, const ToolField
   return style;
 }
 
+std::vector<TokenId> reasoning_end_of(const ServedModel& model) {
+  const std::string closing = model.reasoning_format != nullptr ? model.reasoning_format->reasoning_marks().closing
+                                                                : reasoning_marks(model.reasoning_parser).closing;
+  if (closing.empty() || model.tokenizer == nullptr) return {};
+  Result<std::vector<TokenId>> ids = model.tokenizer->encode(closing, {.add_special_tokens = false});
+  return ids.ok() ? *std::move(ids) : std::vector<TokenId>();
+}
+
 std::optional<ReasoningLimit> limit_reasoning(const ServedModel& model, const ChatTextStyle& style,
                                               std::int64_t tokens) {
   ReasoningLimit limit{.tokens = tokens};
@@ -52,12 +60,10 @@ std::optional<ReasoningLimit> limit_reasoning(const ServedModel& model, const Ch
     limit.repeats = repeats_reasoning(style.reasoning_parser);
   }
   // Without an opening mark, the engine would count the answer as reasoning.
-  if (marks.opening.empty() || marks.closing.empty() || model.tokenizer == nullptr) return std::nullopt;
+  if (marks.opening.empty() || marks.closing.empty() || model.reasoning_end.empty()) return std::nullopt;
   limit.opening = std::move(marks.opening);
   limit.closing = std::move(marks.closing);
-  Result<std::vector<TokenId>> ids = model.tokenizer->encode(limit.closing, {.add_special_tokens = false});
-  if (!ids.ok() || ids->empty()) return std::nullopt;
-  limit.closing_ids = *std::move(ids);
+  limit.closing_ids = model.reasoning_end;
   return limit;
 }
 

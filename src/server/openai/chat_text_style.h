@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tessera/server/openai/chat_text.h"
 #include "tessera/server/openai/conversation_prompt.h"
@@ -18,6 +19,10 @@ namespace tessera {
 // error if the request has tools but the server has no tool-call parser (--tool-call-parser none).
 ApiResult<ChatTextStyle> text_style_of(const ServedModel& model, const ToolFields& tools, const ChatPrompt& prompt,
                                        bool constrained, bool separate);
+
+// Returns the ids of the mark that ends the reasoning of the model's parser, for ServedModel::reasoning_end. Returns
+// none if the parser has no such mark or the model no tokenizer.
+std::vector<TokenId> reasoning_end_of(const ServedModel& model);
 
 // Returns a limit of `tokens` tokens for the reasoning of a text with this style. Returns nothing if the text has no
 // reasoning, or if the reasoning lacks its opening or its closing mark.

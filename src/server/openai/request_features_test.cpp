@@ -79,6 +79,7 @@ class RequestFeatures : public ::testing::Test {
     return tokenizer().decode(tokens, /*skip_special=*/true);
   }
   static const ServedModel& model() { return *model_; }
+  static const Engine& engine() { return *engine_; }
 
  private:
   static inline Engine* engine_ = nullptr;
@@ -86,6 +87,17 @@ class RequestFeatures : public ::testing::Test {
 };
 
 constexpr const char* kAsked = R"({"role": "user", "content": "Tell me a story"})";
+
+TEST_F(RequestFeatures, TheServedModelHasTheIdsThatEndReasoning) {
+  const auto end = [](const char* parser) {
+    const Result<ServedModel> made = ServedModel::create({.reasoning_parser = parser}, engine());
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    return made.ok() ? tokenizer().decode(made->reasoning_end, /*skip_special=*/false) : "";
+  };
+  EXPECT_EQ(end("qwen3"), "</think>");
+  EXPECT_EQ(end("mistral"), "[/THINK]");
+  EXPECT_EQ(end("none"), "");
+}
 
 TEST_F(RequestFeatures, BadWordsAreBannedEvenAfterASpace) {
   const std::string plain = text(R"("n": 1)");

@@ -153,11 +153,15 @@ TEST(ChatRequest, TheFormatsMarksTellWhereTheTextBegins) {
 }
 
 TEST(LimitReasoning, AFormatWithoutAMarkHasNoLimit) {
-  const ServedModel model = test::test_model();
+  ServedModel model = test::test_model();
   const auto format = format_of({});
+  model.reasoning_format = format;
   ChatTextStyle style;
   style.reasoning_format = format;
-  const auto limited = [&] { return limit_reasoning(model, style, 4).has_value(); };
+  const auto limited = [&] {
+    model.reasoning_end = reasoning_end_of(model);
+    return limit_reasoning(model, style, 4).has_value();
+  };
   EXPECT_TRUE(limited());
   format->marks.opening = "";
   EXPECT_FALSE(limited()) << "the answer would count as reasoning";
