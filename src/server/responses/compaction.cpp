@@ -89,14 +89,16 @@ class CompactionAnswer final : public Answer {
   Usage usage_{};
 };
 
-// Appends the user's messages among the items to `list`, the elements of a JSON list.
-void append_user_messages(const Json& items, std::string& list) {
+// Returns the user's messages among the items: the elements of a JSON list.
+std::string user_messages(const Json& items) {
+  std::string list;
   for (const Json& item : items.as_array()) {
     const Json* role = item.find("role");
     if (item_type(item) != "message" || role == nullptr || *role != Json("user")) continue;
     if (!list.empty()) list += ", ";
-    list += item.dump();
+    list += kept_item(item).dump();
   }
+  return list;
 }
 
 // Reads the user's messages of the whole conversation into `style`, and charges them to `memory`.
@@ -104,33 +106,19 @@ ApiStatus read_user_messages(const ResponsePrompt& prompt, MemoryBudget* memory,
   style.charge = MemoryCharge(memory);
   std::string& list = style.user_messages;
   const auto charge = [&](std::int64_t beside) { return style.charge.set(2 * std::ssize(list) + beside); };
+  const auto append = [&](std::string_view more) {
+    if (!list.empty() && !more.empty()) list += ", ";
+    list += more;
+  };
   std::vector<const ConversationTurn*> turns;
   for (const ConversationTurn* turn = prompt.before.get(); turn != nullptr; turn = turn->before.get())
     turns.push_back(turn);
   for (auto turn = turns.rbegin(); turn != turns.rend(); ++turn) {
     TRY(charge(reading_bytes((*turn)->input)));
-    append_user_messages(TRY(Json::parse((*turn)->input, "the stored items")), list);
+    append(user_messages(TRY(Json::parse((*turn)->input, "the stored items"))));
   }
-  TRY(charge(reading_bytes(prompt.kept_input)));
-  Json items = TRY(Json::parse(prompt.kept_input, "the items"));
-  items.as_array().pop_back();  // the task
-  append_user_messages(items, list);
+  append(prompt.kept_input);
   return charge(0);
-}
-
-Json user_message(std::string_view text) {
-  return Json::object({{"type", "message"}, {"role", "user"}, {"content", std::string(text)}});
-}
-
-// Returns the request with the task as its last item.
-Json with_task(Json request) {
-  Json items = Json::array();
-  const Json* input = request.find("input");
-  if (input != nullptr && input->is_string()) items.push_back(user_message(input->as_string()));
-  if (input != nullptr && input->is_array()) items = *input;
-  items.push_back(user_message(kTask));
-  request.set("input", std::move(items));
-  return request;
 }
 
 ApiStatus check_compaction(const ApiFields& fields, const ServedModel& model) {
@@ -150,12 +138,11 @@ ApiStatus check_compaction(const ApiFields& fields, const ServedModel& model) {
 
 ApiResult<ApiJob> prepare_compaction(const ServedModel& model, std::string_view body, ResponseStore& store,
                                      const std::string& owner) {
-  Json json = TRY(parse_body(body));
+  const Json json = TRY(parse_body(body));
   std::string adapter = TRY(model.named_adapter(json, &ServedModel::check_named));
   TRY(model.check_generates());
-  TRY(check_compaction(ApiFields(json), model));
-  const Json changed = with_task(std::move(json));
-  const ApiFields fields(changed);
+  const ApiFields fields(json);
+  TRY(check_compaction(fields, model));
   const OutputFields output = TRY(read_output_fields(fields, model));
   const std::optional<std::int64_t> asked = TRY(fields.integer("max_output_tokens", 1, model.context_length));
   // The prompt shows the tools, as the conversation's earlier prompts do, so that the prefix cache has its beginning.
@@ -164,7 +151,8 @@ ApiResult<ApiJob> prepare_compaction(const ServedModel& model, std::string_view 
   // Truncation leaves this room for the summary.
   const std::int64_t room = std::min(kMostSummaryTokens, model.context_length / 4);
   ResponsePrompt prompt = TRY(read_response_prompt(
-      fields, model, tools.fields, {.store = store, .owner = owner, .keeps = true, .asked = asked.value_or(room)}));
+      fields, model, tools.fields,
+      {.store = store, .owner = owner, .keep = user_messages, .asked = asked.value_or(room), .task = kTask}));
 
   CompactionStyle style;
   style.id = make_id("resp_");

@@ -172,27 +172,29 @@ ChatMessages ItemReader::take() {
   return std::move(out_);
 }
 
-Json kept_items(const Json& items) {
-  Json kept = Json::array();
-  for (const Json& given : items.as_array()) {
-    const std::string_view type = item_type(given);
-    const Json* id = given.find("id");
-    Json item =
-        Json::object({{"id", id != nullptr && id->is_string() ? *id : Json(make_id(id_prefix(type)))}, {"type", type}});
-    if (type == "message" || type == "function_call" || type == "custom_tool_call") item.set("status", "completed");
-    for (const auto& [key, value] : given.as_object()) {
-      if (key == "id" || key == "type" || value.is_null()) continue;
-      if (key == "content" && type == "message" && value.is_string()) {
-        const bool output = *given.find("role") == Json("assistant");
-        item.set("content",
-                 Json::Array{Json::object({{"type", output ? "output_text" : "input_text"}, {"text", value}})});
-      } else {
-        item.set(key, value);
-      }
+Json kept_item(const Json& item) {
+  const std::string_view type = item_type(item);
+  const Json* id = item.find("id");
+  Json kept =
+      Json::object({{"id", id != nullptr && id->is_string() ? *id : Json(make_id(id_prefix(type)))}, {"type", type}});
+  if (type == "message" || type == "function_call" || type == "custom_tool_call") kept.set("status", "completed");
+  for (const auto& [key, value] : item.as_object()) {
+    if (key == "id" || key == "type" || value.is_null()) continue;
+    if (key == "content" && type == "message" && value.is_string()) {
+      const bool output = *item.find("role") == Json("assistant");
+      kept.set("content",
+               Json::Array{Json::object({{"type", output ? "output_text" : "input_text"}, {"text", value}})});
+    } else {
+      kept.set(key, value);
     }
-    kept.push_back(std::move(item));
   }
   return kept;
+}
+
+std::string kept_items(const Json& items) {
+  Json kept = Json::array();
+  for (const Json& item : items.as_array()) kept.push_back(kept_item(item));
+  return kept.dump();
 }
 
 }  // namespace tessera

@@ -47,7 +47,10 @@ class ItemReader {
 // without a type.
 std::string_view item_type(const Json& item);
 
-// Returns the items as the store keeps them. Each item has an id, and the content of a message is a list of parts.
-Json kept_items(const Json& items);
+// Returns an item as the store keeps it: with an id, and the content of a message as a list of parts. An item that is
+// in this form already is returned as it is.
+Json kept_item(const Json& item);
+// Returns the items of a list as the store keeps them, as a JSON list.
+std::string kept_items(const Json& items);
 
 }  // namespace tessera

@@ -117,14 +117,16 @@ TEST(ResponseItems, AMalformedItemIsNamed) {
 }
 
 TEST(ResponseItems, KeptItemsHaveIdsAndParts) {
-  const Json kept =
+  const std::string text =
       kept_items(*Json::parse(R"([{"role": "user", "content": "u"}, {"id": "fc_1", "type": "function_call",
     "call_id": "1", "name": "f", "arguments": "{}"}])",
                               "items"));
+  const Json kept = *Json::parse(text, "kept items");
   const Json& message = kept.as_array()[0];
   EXPECT_THAT(message.find("id")->as_string(), ::testing::StartsWith("msg_"));
   EXPECT_EQ(message.find("content")->dump(), R"([{"type": "input_text", "text": "u"}])");
   EXPECT_EQ(*kept.as_array()[1].find("id"), Json("fc_1"));
+  EXPECT_EQ(kept_items(kept), text) << "kept items stay as they are";
 }
 
 ApiResult<ResponseTools> tools_of(const std::string& body) {

@@ -80,24 +80,35 @@ class ReferredItems {
   std::map<std::string, Item> items_;  // by their ids
 };
 
-// Returns the request's items. A text becomes one message, and each reference becomes the item that it names.
-ApiResult<Json> read_input(const ApiFields& fields, ReferredItems& referred) {
+Json user_message(std::string_view text) {
+  return Json::object({{"type", "message"}, {"role", "user"}, {"content", text}});
+}
+
+bool is_reference(const Json& item) { return item_type(item) == "item_reference"; }
+
+// Returns the request's items, which are borrowed from the request or from `made`. A text becomes one message, and each
+// reference becomes the item that it names.
+ApiResult<const Json*> read_input(const ApiFields& fields, ReferredItems& referred, Json& made) {
   const Json* input = fields.find("input");
+  made = Json::array();
   if (input == nullptr) {
     if (fields.find("previous_response_id") == nullptr) return fields.wrong("input", "a string or a list of items");
-    return Json::array();
+    return &made;
   }
-  if (input->is_string())
-    return Json(Json::Array{Json::object({{"type", "message"}, {"role", "user"}, {"content", *input}})});
+  if (input->is_string()) {
+    made.push_back(user_message(input->as_string()));
+    return &made;
+  }
   if (!input->is_array()) return fields.wrong("input", "a string or a list of items");
-  Json items = *input;
-  for (std::size_t i = 0; i < items.as_array().size(); ++i) {
-    Json& item = items.as_array()[i];
-    if (item_type(item) != "item_reference") continue;
+  if (std::ranges::none_of(input->as_array(), is_reference)) return input;
+  made = *input;
+  for (std::size_t i = 0; i < made.as_array().size(); ++i) {
+    Json& item = made.as_array()[i];
+    if (!is_reference(item)) continue;
     Json found = TRY(referred.find(ApiFields(item, fmt::format("input[{}].", i))));
     item = std::move(found);
   }
-  return items;
+  return &made;
 }
 
 // The parsed conversation before the request.
@@ -210,11 +221,13 @@ ApiResult<ResponsePrompt> read_response_prompt(const ApiFields& fields, const Se
 
   const History history = TRY(read_history(fields, model, asker));
   ReferredItems referred(asker, model.memory.get());
-  const Json input = TRY(read_input(fields, referred));
+  Json made;
+  const Json& input = *TRY(read_input(fields, referred, made));
   ItemReader reader(kinds_of(model));
   if (const auto instructions = TRY(fields.string("instructions"))) reader.add_instructions(*instructions);
   for (const Json& list : history.lists) TRY(reader.read(list, "previous_response_id"));
   TRY(reader.read(input, "input"));
+  if (!asker.task.empty()) TRY(reader.read(Json::Array{user_message(asker.task)}, "input"));
   Conversation conversation{.messages = reader.take(), .tools = tools, .chat = chat};
   // Accepts an empty input, because clients probe the server with one.
   if (conversation.messages.list.as_array().empty())
@@ -226,7 +239,7 @@ ApiResult<ResponsePrompt> read_response_prompt(const ApiFields& fields, const Se
       fit_prompt(model, std::move(conversation), asker.asked.value_or(1), truncation == "auto");
   if (!prompt.ok()) return in_input(std::move(prompt.error()));
   out.prompt = *std::move(prompt);
-  if (asker.keeps) out.kept_input = kept_items(input).dump();
+  if (asker.keep != nullptr) out.kept_input = asker.keep(input);
   return out;
 }
 

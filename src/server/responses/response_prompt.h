@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "tessera/server/openai/conversation_prompt.h"
 #include "tessera/server/responses/response_store.h"
@@ -15,17 +16,18 @@ namespace tessera {
 
 struct ResponsePrompt {
   ChatPrompt prompt{};
-  std::string kept_input{};  // the request's items in the stored form, a JSON list; "" unless ResponseAsker::keeps
+  std::string kept_input{};  // ResponseAsker::keep of the request's items
   std::shared_ptr<const ConversationTurn> before{};
 };
 
-// The context of a request: the store of earlier responses, the client that owns them, whether the request's items will
-// be stored, and the length of the answer.
+// The context of a request: the store of earlier responses, the client that owns them, what is kept of the request's
+// items, the length of the answer, and what the model reads after the request.
 struct ResponseAsker {
   ResponseStore& store;
   const std::string& owner;
-  bool keeps = false;                   // the request's items are to be stored
-  std::optional<std::int64_t> asked{};  // max_output_tokens
+  std::string (*keep)(const Json& items) = nullptr;  // makes the text to keep of the request's items; null: none is
+  std::optional<std::int64_t> asked{};               // max_output_tokens
+  std::string_view task{};                           // the text of a last message of the user; "": there is none
 };
 
 // Reads input, instructions, previous_response_id, reasoning and truncation.

@@ -12,6 +12,7 @@
 #include "tessera/server/openai/sampling_fields.h"
 #include "tessera/server/responses/response_head.h"
 #include "tessera/server/responses/response_include.h"
+#include "tessera/server/responses/response_items.h"
 #include "tessera/server/responses/response_prompt.h"
 
 namespace tessera {
@@ -114,7 +115,8 @@ ApiResult<ResponseJob> prepare_response(const ServedModel& model, std::string_vi
   if (const std::string skipped = skipped_note(tools); !skipped.empty()) note += (note.empty() ? "" : "; ") + skipped;
   const Kept kept = TRY(read_kept(fields, store));
   ResponsePrompt prompt = TRY(read_response_prompt(
-      fields, model, tools.fields, {.store = store, .owner = owner, .keeps = kept.store, .asked = asked}));
+      fields, model, tools.fields,
+      {.store = store, .owner = owner, .keep = kept.store ? kept_items : nullptr, .asked = asked}));
   const Shown shown = TRY(read_shown(fields));
 
   ResponseStyle style{.id = make_id("resp_"), .head = {}};
