@@ -24,7 +24,6 @@ CHATS = ("chat-image-input", "chat-tool-calling", "chat-reasoning-summary")
 MESSAGES = ("anth-image-input", "anth-tool-calling", "anth-thinking-display")
 RESPONSES = ("image-input", "tool-calling", "reasoning-summary")
 FORMATS = {"openai-chat": CHATS, "anthropic": MESSAGES, "open-responses": RESPONSES}
-COMPACT = "compact-response"  # a route that the server lacks: llm-comply accepts a 404 and warns
 SEEING_TEMPLATE = ("{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for part in m.content %}"
                    "{% if part.type == 'text' %}{{ part.text }}{% else %}<|image_pad|>{% endif %}{% endfor %}{% endif %}"
                    "{% endfor %}")
@@ -49,7 +48,7 @@ def text_of_the_bundled_model(form, count):
     check(len(names) == count, names)
     image, tools, reasoning = FORMATS[form]
     results = checked(API, form, NAME, *(name for name in names if name != tools))
-    for name in set(results) - {image, reasoning, COMPACT}:
+    for name in set(results) - {image, reasoning}:
         passes(results, name)
     check("HTTP 400" in str(results[image]), f"the bundled model reads no images: {results[image]}")
     check(results[reasoning]["status"] == "skipped", f"it is for models of certain names: {results[reasoning]}")
