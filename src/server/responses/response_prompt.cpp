@@ -125,6 +125,7 @@ ApiResult<History> read_history(const ApiFields& fields, const ServedModel& mode
   auto found = asker.store.find(*id, asker.owner);
   if (!found.ok()) {
     ApiError error = std::move(found.error());
+    error.http_status = 400;
     error.param = "previous_response_id";
     error.code = "previous_response_not_found";
     return error;

@@ -141,7 +141,7 @@ TEST_F(ResponsesTest, WrongCompactionsAreNamed) {
            {R"("input": [{"type": "compaction", "encrypted_content": "gAAAA"}])", "input[0].encrypted_content"},
            {R"("input": [{"type": "compaction"}])", "input[0].encrypted_content"}})
     EXPECT_EQ(param_of(running.json(compact(members), 400)), param) << members;
-  EXPECT_EQ(param_of(running.json(compact(R"("previous_response_id": "resp_1")"), 404)), "previous_response_id");
+  EXPECT_EQ(param_of(running.json(compact(R"("previous_response_id": "resp_1")"), 400)), "previous_response_id");
   const Json first = running.json(ask_response(R"("input": "Once", "max_output_tokens": 2)"));
   EXPECT_EQ(param_of(running.json(compact(R"("input": 5, "previous_response_id": ")" + id_of(first) + "\""), 400)),
             "input");
@@ -222,13 +222,14 @@ TEST_F(ResponsesTest, AnotherKeyReachesNothing) {
       running.json(with_key(ask_response(R"("input": "Once", "max_output_tokens": 2, "background": true)"), "mine"));
   const std::string path = "/v1/responses/" + id_of(mine);
   const std::string item_path = path + "/input_items";
+  const std::string goes_on = ask_response(R"("input": "a", "previous_response_id": ")" + id_of(mine) + "\"");
   for (const std::string& request :
-       {get(path), get(item_path), get(path + "?stream=true"), erase(path), post(path + "/cancel", ""),
-        ask_response(R"("input": "a", "previous_response_id": ")" + id_of(mine) + "\"")}) {
-    const Json refused = running.json(with_key(request, "yours"), 404);
+       {get(path), get(item_path), get(path + "?stream=true"), erase(path), post(path + "/cancel", ""), goes_on}) {
+    const int status = request == goes_on ? 400 : 404;
+    const Json refused = running.json(with_key(request, "yours"), status);
     const std::string unknown =
         std::string(request).replace(request.find(id_of(mine)), id_of(mine).size(), "resp_" + std::string(32, '0'));
-    EXPECT_EQ(error_code(refused), error_code(running.json(with_key(unknown, "yours"), 404))) << request;
+    EXPECT_EQ(error_code(refused), error_code(running.json(with_key(unknown, "yours"), status))) << request;
   }
   EXPECT_EQ(running.ask(with_key(get(path), "mine")).status, 200);
   EXPECT_EQ(running.ask(get(path)).status, 401);
@@ -322,7 +323,7 @@ TEST_F(ResponsesTest, AWrongFieldIsNamed) {
   for (int i = 0; i < 65; ++i) pairs += fmt::format("{}\"{}\": \"v\"", i == 0 ? "" : ", ", i);
   const std::string attached = R"("input": "a", "client_metadata": {)" + pairs + "}";
   EXPECT_EQ(param_of(running.json(ask_response(attached), 400)), "client_metadata");
-  const Json unknown = running.json(ask_response(R"("input": "a", "previous_response_id": "resp_1")"), 404);
+  const Json unknown = running.json(ask_response(R"("input": "a", "previous_response_id": "resp_1")"), 400);
   EXPECT_EQ(error_code(unknown), "previous_response_not_found");
   EXPECT_EQ(running.ask(get("/v1/responses/a/b")).status, 404);
   EXPECT_EQ(running.ask(post("/v1/responses/a/b", "")).status, 404);
