@@ -122,6 +122,25 @@ TEST(MessagesErrors, NameTheTool) {
                          without);
 }
 
+TEST(MessagesErrors, NameTheSchemaThatCannotBeKept) {
+  if (!GrammarCompiler::available()) GTEST_SKIP() << "this build has no grammars";
+  ServedModel model = model_with_tools();
+  const TokenId end = *model.tokenizer->token_to_id("<|im_end|>");
+  model.grammars = *GrammarCompiler::create(*model.tokenizer, model.vocab_size, {&end, 1});
+#define TWO_TOOLS                                         \
+  USER R"("tools": [{"name": "f", "input_schema": {}}, )" \
+       R"({"name": "g", "input_schema": {"properties": {"a": {"type": "banana"}}}}], "tool_choice": )"
+  for (const BadMessage& c : std::initializer_list<BadMessage>{
+           {USER R"("output_config": {"format": {"type": "json_schema", "schema": {"type": "banana"}}})",
+            "output_config.format.schema", "field \"output_config.format.schema\": JSON schema: #: "},
+           {TWO_TOOLS R"({"type": "any"})", "tool_choice",
+            "field \"tool_choice\": the parameters of the tool \"g\": JSON schema: #/properties/a: "},
+           {TWO_TOOLS R"({"type": "tool", "name": "g"})", "tool_choice",
+            "field \"tool_choice\": the parameters of the tool \"g\": JSON schema: #/properties/a: "},
+       })
+    expect_refused_message(c, model);
+}
+
 TEST(MessagesErrors, NameTheImage) {
   for (const BadMessage& c : std::initializer_list<BadMessage>{
            {BLOCKS("user", R"({"type": "image"})"), "messages[0].content[0].source", "missing"},

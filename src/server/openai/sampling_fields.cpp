@@ -217,10 +217,12 @@ ApiResult<std::shared_ptr<const Grammar>> compile_grammar(const std::optional<Ou
   TRY(take_on(TextWork::kGrammars));
   Result<std::shared_ptr<const Grammar>> compiled = model.grammars->compile(grammar->spec);
   if (compiled.ok()) return *std::move(compiled);
-  if (compiled.status().code() == StatusCode::kUnimplemented) {
-    return unsupported_field(grammar->param, compiled.status().message());
+  const std::string message = grammar_error(*grammar, compiled.status().message());
+  switch (compiled.status().code()) {
+    case StatusCode::kUnimplemented: return unsupported_field(grammar->param, message);
+    case StatusCode::kInvalidArgument: return invalid_field(grammar->param, message);
+    default: return api_error(compiled.status(), grammar->param);
   }
-  return api_error(compiled.status(), grammar->param);
 }
 
 ApiResult<std::string> read_answer_id(const ApiFields& fields, std::string_view prefix) {

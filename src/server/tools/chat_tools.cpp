@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace tessera {
 namespace {
@@ -52,10 +53,11 @@ Json embedded_parameters(const Json& tool) {
   return parameters.set("$id", "parameters");
 }
 
-std::optional<OutputGrammar> json_schema(const Json& schema) {
+std::optional<OutputGrammar> json_schema(const Json& schema, std::vector<std::string> tools) {
   std::optional<OutputGrammar> grammar(std::in_place);
   grammar->spec = {.kind = GrammarSpec::Kind::kJsonSchema, .text = schema.dump()};
   grammar->param = "tool_choice";
+  grammar->tools = std::move(tools);
   return grammar;
 }
 
@@ -114,8 +116,11 @@ ApiResult<std::optional<OutputGrammar>> tool_grammar(const ToolFields& tools) {
     return std::optional<OutputGrammar>();
   }
   Json calls = Json::array();
+  std::vector<std::string> names;
   for (const Json& tool : tools.tools.as_array()) {
-    if (tools.choice == ToolChoice::kNamed && name_of(tool) == tools.named) return json_schema(parameters_of(tool));
+    if (tools.choice == ToolChoice::kNamed && name_of(tool) == tools.named)
+      return json_schema(parameters_of(tool), {tools.named});
+    names.push_back(name_of(tool));
     Json name = Json::object();
     name.set("const", name_of(tool));
     Json properties = Json::object();
@@ -132,7 +137,7 @@ ApiResult<std::optional<OutputGrammar>> tool_grammar(const ToolFields& tools) {
   Json schema = Json::object();
   schema.set("type", "array").set("minItems", 1).set("items", std::move(items));
   if (!tools.parallel) schema.set("maxItems", 1);
-  return json_schema(schema);
+  return json_schema(schema, std::move(names));
 }
 
 }  // namespace tessera

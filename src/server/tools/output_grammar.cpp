@@ -134,6 +134,21 @@ ApiStatus read_keys(const ApiFields& fields, std::span<const Key> keys, std::opt
 
 }  // namespace
 
+// A schema of several tools has the parameters of tool i at this path. The client sent these parameters alone.
+std::string grammar_error(const OutputGrammar& grammar, std::string message) {
+  std::string tool = grammar.tools.size() == 1 ? grammar.tools[0] : "";
+  for (std::size_t i = 0; i < grammar.tools.size(); ++i) {
+    const std::string path = fmt::format("#/items/anyOf/{}/properties/parameters", i);
+    const std::size_t at = message.find(path);
+    if (at == std::string::npos) continue;
+    message.replace(at, path.size(), "#");
+    tool = grammar.tools[i];
+    break;
+  }
+  const std::string of_tool = tool.empty() ? "" : fmt::format("the parameters of the tool \"{}\": ", tool);
+  return fmt::format("request: field \"{}\": {}{}", grammar.param, of_tool, message);
+}
+
 ApiResult<std::optional<OutputGrammar>> read_output_grammar(const ApiFields& fields, bool ignore_unknown) {
   static constexpr Key kKeys[] = {
       {"json_schema", Form::kSchema},   {"guided_json", Form::kSchema}, {"regex", Form::kRegex},

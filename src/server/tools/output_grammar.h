@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tessera/engine/grammar/grammar.h"
 #include "tessera/server/fields/api_fields.h"
@@ -12,8 +13,13 @@ namespace tessera {
 
 struct OutputGrammar {
   GrammarSpec spec;
-  std::string param;  // the field that asked for the grammar
+  std::string param;                 // the field that asked for the grammar
+  std::vector<std::string> tools{};  // the names of the tools whose parameters the grammar has, in its order
 };
+
+// Returns the message for a grammar that cannot be compiled, which names the field and the tool. `message` is the
+// compiler's.
+std::string grammar_error(const OutputGrammar& grammar, std::string message);
 
 // Reads the fields. Returns nothing if the text is unconstrained. Errors: 400 for more than one constraint, and for
 // unknown members of structured_outputs unless `ignore_unknown`.
