@@ -19,6 +19,7 @@
 #include "tessera/server/api_result.h"
 #include "tessera/server/fields/api_fields.h"
 #include "tessera/server/images/image_input.h"
+#include "tessera/server/request_seeds.h"
 #include "tessera/server/server_options.h"
 #include "tessera/text/chat/chat_format.h"
 #include "tessera/text/chat/chat_template.h"
@@ -50,6 +51,8 @@ struct ServedModel {
   std::optional<ImageInput> images{};      // unset: the model reads no images
   std::shared_ptr<MemoryBudget> memory{};  // the budget to which tokenising is charged; null: none
   GenerationConfig generation{};           // defaults for fields that a request leaves out
+  // The seeds of requests that name none.
+  std::shared_ptr<RequestSeeds> seeds = std::make_shared<RequestSeeds>(0);
   std::optional<ChatTemplate> chat{};
   std::optional<ChatTemplate> tool_chat{};  // the template for requests with tools, if the model has a separate one
   bool joins_pairs_by_template = false;     // --chat-template was given; the template also joins queries and documents

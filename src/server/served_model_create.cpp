@@ -188,6 +188,7 @@ Result<ServedModel> ServedModel::create(const ServerOptions& options, const Engi
   model.label_scale = engine.config().label_scale;
   model.joins_pairs_by_template = !options.chat_template.empty();
   model.generation = engine.generation_config();
+  model.seeds = std::make_shared<RequestSeeds>(engine.options().random_seed);
   model.bos_token = engine.tokenizer_config().bos_token;
   model.eos_token = engine.tokenizer_config().eos_token;
   model.images = TRY(read_image_input(options, engine));

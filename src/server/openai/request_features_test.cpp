@@ -30,6 +30,7 @@ class RequestFeatures : public ::testing::Test {
     options.dtype = "float32";
     options.context_length = 256;
     options.max_running_requests = 4;
+    options.random_seed = 7;
     options.graphs.piecewise_tokens = {16, 64};
     options.graphs.decode_batches = {1, 4};
     Result<std::unique_ptr<Engine>> engine = Engine::create(options);
@@ -97,6 +98,24 @@ TEST_F(RequestFeatures, TheServedModelHasTheIdsThatEndReasoning) {
   EXPECT_EQ(end("qwen3"), "</think>");
   EXPECT_EQ(end("mistral"), "[/THINK]");
   EXPECT_EQ(end("none"), "");
+}
+
+TEST_F(RequestFeatures, OneRandomSeedGivesEveryStartTheSameSeeds) {
+  const auto seeds = [] {
+    const Result<ServedModel> made = ServedModel::create({}, engine());
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    std::vector<std::int64_t> drawn;
+    for (int i = 0; i < 3 && made.ok(); ++i) {
+      ApiResult<ApiJob> job = prepare_completion(*made, R"({"prompt": [5]})");
+      EXPECT_TRUE(job.ok()) << job.error().message;
+      if (job.ok()) drawn.push_back(job->requests[0].sampling.seed.value_or(-1));
+    }
+    return drawn;
+  };
+  const std::vector<std::int64_t> first = seeds();
+  EXPECT_EQ(first, seeds());
+  EXPECT_EQ(std::set(first.begin(), first.end()).size(), 3U);
+  for (const std::int64_t seed : first) EXPECT_TRUE(seed >= 0 && seed < std::int64_t{1} << 53) << seed;
 }
 
 TEST_F(RequestFeatures, BadWordsAreBannedEvenAfterASpace) {

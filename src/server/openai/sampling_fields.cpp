@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
-#include <random>
 
 #include "tessera/server/api_job.h"
 #include "tessera/server/fields/retention_fields.h"
@@ -17,15 +16,8 @@ namespace {
 constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
 constexpr double kMaxTimeout = 1e9;
 
-// Draws a seed for a request that names none. All choices of the request share the seed. The seed is not negative, so
-// that every client can send it back.
-std::int64_t draw_seed() {
-  thread_local std::mt19937_64 random((static_cast<std::uint64_t>(std::random_device{}()) << 32) |
-                                      std::random_device{}());
-  return static_cast<std::int64_t>(random() >> 11);  // 53 bits, which a number in JavaScript holds exactly
-}
-
-ApiStatus read_choice_of_token(const ApiFields& fields, const GenerationConfig& defaults, SamplingParams& out) {
+ApiStatus read_choice_of_token(const ApiFields& fields, const ServedModel& model, SamplingParams& out) {
+  const GenerationConfig& defaults = model.generation;
   const bool greedy = defaults.do_sample == false;
   out.temperature = greedy ? 0 : defaults.temperature.value_or(1);
   if (const auto v = TRY(fields.number("temperature", 0, 100))) out.temperature = *v;
@@ -44,7 +36,7 @@ ApiStatus read_choice_of_token(const ApiFields& fields, const GenerationConfig& 
   constexpr auto kLeast = std::numeric_limits<std::int64_t>::min();
   constexpr auto kGreatest = std::numeric_limits<std::int64_t>::max();
   out.seed = TRY(fields.integer_of({"seed", "sampling_seed"}, kLeast, kGreatest));
-  if (!out.seed) out.seed = draw_seed();
+  if (!out.seed) out.seed = model.seeds->draw();  // all choices of the request share it
   return api_ok();
 }
 
@@ -140,7 +132,7 @@ ApiStatus read_stops(const ApiFields& fields, const ServedModel& model, OutputFi
 
 ApiResult<OutputFields> read_output_fields(const ApiFields& fields, const ServedModel& model) {
   OutputFields out;
-  TRY(read_choice_of_token(fields, model.generation, out.sampling));
+  TRY(read_choice_of_token(fields, model, out.sampling));
   TRY(read_logit_bias(fields, model.vocab_size, out.sampling));
   TRY(read_token_limits(fields, model, out.sampling));
   TRY(read_stops(fields, model, out));
