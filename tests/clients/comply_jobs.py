@@ -87,7 +87,7 @@ def seeing_model():
 
 
 def images_of_a_model_that_sees():
-    flags = ["--api-key", KEY, "--served-model-name", NAME, "--chat-template", SEEING_TEMPLATE]
+    flags = ["--api-key", KEY, "--served-model-name", NAME, "--chat-template", SEEING_TEMPLATE, "--seed", "1"]
     with Served(TESSERA, flags, seeing_model()) as server:
         for form, (image, _, _) in FORMATS.items():
             passes(checked(server.url + "/v1", form, NAME, image), image)
