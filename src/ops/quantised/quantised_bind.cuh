@@ -28,7 +28,8 @@ inline constexpr std::int64_t kEndStages = 4;
 
 // If memory bandwidth bounds the time, the blocks of a wave that is not full share the bandwidth with fewer others.
 // They run faster than in a full wave, at most by these factors (measured with FP8 on an H200). The first is for a last
-// wave, which follows full ones. The second is for a lone wave, whose blocks all wait for their first stages at once.
+// wave, which follows full ones. The second is for a lone wave of whole tiles, which all wait for their first stages at
+// once. Lone waves of split tiles are taken for as slow as full ones, by which the fastest splits were chosen.
 inline constexpr double kLastWaveFaster = 3;
 inline constexpr double kLoneWaveFaster = 1.4;
 
@@ -60,18 +61,20 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64
   const std::int64_t stages = ceil_div(p.k, std::int64_t{Product::kColumns});
   const std::int64_t most_blocks = kTileBlocks<Product> * p.workers;
   // turns_of() estimates a time in units of one stage: the time of `full` waves of `most` blocks (or clusters) each,
-  // plus the time of a last wave of `rest` blocks. `of_block` is the number of a block's stages. With few rows of x,
-  // memory bandwidth bounds the time, and the blocks of a wave that is not full run faster.
+  // plus the time of a last wave of `rest` blocks. `of_block` is the number of a block's stages, and `lone_faster` is
+  // how much faster the last wave runs at most if no other is before it. With few rows of x, memory bandwidth bounds
+  // the time.
   constexpr bool kBoundByMemory = kTileBlocks<Product> == 2;
   const auto turns_of = [](std::int64_t full, std::int64_t rest, std::int64_t most, std::int64_t of_block,
-                           bool after_others) {
+                           double lone_faster, bool after_others) {
     if (rest == 0) return static_cast<double>(full * (of_block + kEndStages));
-    const double most_faster = !kBoundByMemory ? 1.0 : after_others || full > 0 ? kLastWaveFaster : kLoneWaveFaster;
+    const double most_faster = !kBoundByMemory ? 1.0 : after_others || full > 0 ? kLastWaveFaster : lone_faster;
     const double faster = std::clamp(static_cast<double>(most) / static_cast<double>(rest), 1.0, most_faster);
     return static_cast<double>(full * (of_block + kEndStages) + kEndStages) + static_cast<double>(of_block) / faster;
   };
-  Arrangement best{.shared = !Product::kRounds && !Product::kRowsFirst && tiles >= most_blocks,
-                   .turns = turns_of(tiles / most_blocks, tiles % most_blocks, most_blocks, stages, false)};
+  Arrangement best{
+      .shared = !Product::kRounds && !Product::kRowsFirst && tiles >= most_blocks,
+      .turns = turns_of(tiles / most_blocks, tiles % most_blocks, most_blocks, stages, kLoneWaveFaster, false)};
   if (p.deterministic) return best;
   for (int split = 2; split <= kMostSplit && stages >= 2 * split; ++split) {
     const std::int64_t clusters =
@@ -80,7 +83,7 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64
     const std::int64_t rest = tiles - whole * clusters * split;
     const double turns =
         static_cast<double>(whole * (stages + kEndStages)) +
-        turns_of(rest / clusters, rest % clusters, clusters, ceil_div(stages, std::int64_t{split}), whole > 0);
+        turns_of(rest / clusters, rest % clusters, clusters, ceil_div(stages, std::int64_t{split}), 1.0, whole > 0);
     if (turns < best.turns) best = {.split = split, .split_tiles = rest, .turns = turns};
   }
   return best;
