@@ -111,6 +111,21 @@ TEST(VerifyBatch, FitsSmallestPoolsAndNamesTooSmallOnes) {
   EXPECT_THAT(made(options_of({64, 5, 64})).status().message(), HasSubstr("cache group window.12, which has 4"));
 }
 
+TEST(VerifyBatch, DecodesWithFewStatesHaveTheMostDrafts) {
+  const auto rows_of_requests = [](std::int64_t states) {
+    RunnerOptions options = options_of({64, 64, 1 + states});
+    options.max_requests = 12;
+    const Result<VerifyBatch> made = make_verify_batch(
+        {.options = options, .groups = kTwoGroups, .row_values = 4, .poisoned_id = TokenId(100), .max_drafts = 3}, 12,
+        true);
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    if (made.ok()) check_pages(made->batch, options);
+    return made.ok() ? made->batch.query_lens : std::vector<std::int32_t>{};
+  };
+  EXPECT_THAT(rows_of_requests(5), ElementsAre(4, 1, 3, 2, 2));
+  EXPECT_THAT(rows_of_requests(4), ElementsAre(4, 4, 4));
+}
+
 TEST(VerifyBatch, HasSeveralRowsEachWithinTheContext) {
   RunnerOptions options = options_of({200, 200, 200});
   for (std::int64_t context = 1; context <= 9; ++context) {

@@ -55,14 +55,15 @@ Lengths several_rows_each(const Lengths& lengths, std::int32_t context) {
   return merged;
 }
 
-// Divides `rows` rows into decoding requests. A request has one row and up to `max_drafts` drafts, and the cached
-// prefixes have different lengths.
-Lengths decode_lengths(std::int64_t rows, std::int64_t max_drafts, std::int64_t context) {
+// Divides `rows` rows into decoding requests. A request has one row and up to `max_drafts` drafts, or exactly
+// `max_drafts` unless the numbers are `varied`. The cached prefixes have different lengths.
+Lengths decode_lengths(std::int64_t rows, std::int64_t max_drafts, std::int64_t context, bool varied) {
   Lengths lengths;
   for (std::int64_t i = 0, left = rows; left > 0; ++i) {
-    // The numbers of drafts are max_drafts, 0, max_drafts - 1, 1 and so on.
-    const std::int64_t step = i / 2 % (max_drafts + 1);
-    const std::int64_t query = std::min({left, 1 + (i % 2 == 0 ? max_drafts - step : step), context});
+    // Varied numbers of drafts are max_drafts, 0, max_drafts - 1, 1 and so on.
+    const std::int64_t step = varied ? i / 2 % (max_drafts + 1) : 0;
+    const std::int64_t drafts = varied && i % 2 == 1 ? step : max_drafts - step;
+    const std::int64_t query = std::min({left, 1 + drafts, context});
     lengths.query.push_back(static_cast<std::int32_t>(query));
     lengths.prefix.push_back(static_cast<std::int32_t>((i * 37 + 3) % std::min<std::int64_t>(context + 1 - query, 40)));
     left -= query;
@@ -222,8 +223,11 @@ Result<VerifyBatch> make_verify_batch(const VerifyModel& model, std::int64_t siz
   if (model.several_rows_each && !can_have_several_rows_each(size, options.context_length))
     return invalid_argument(
         fmt::format("{} tokens cannot be divided into requests of 2 to {} tokens", size, options.context_length));
-  Lengths short_prefixes = decode ? decode_lengths(size, model.max_drafts, options.context_length)
-                                  : prefill_lengths(size, options.context_length, options.max_requests);
+  const std::int64_t requests = std::clamp<std::int64_t>(options.shared_pages(), 1, options.max_requests);
+  Lengths short_prefixes = decode ? decode_lengths(size, model.max_drafts, options.context_length, /*varied=*/true)
+                                  : prefill_lengths(size, options.context_length, requests);
+  if (decode && !check_room(model, pages_needed(model, without_prefixes(short_prefixes)), size).ok())
+    short_prefixes = decode_lengths(size, model.max_drafts, options.context_length, /*varied=*/false);
   if (model.several_rows_each)
     short_prefixes = several_rows_each(short_prefixes, static_cast<std::int32_t>(options.context_length));
   Lengths lengths = without_prefixes(short_prefixes);
