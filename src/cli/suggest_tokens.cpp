@@ -42,7 +42,8 @@ Result<SeenForwards> simulated_forwards(const std::string& path, const EnginePla
   for (LoadRequest& request : load.requests)
     requests.push_back({request.arrival_s, request.input_tokens, request.output_tokens, std::move(request.blocks)});
   // Simulates without graphs, so that the existing sizes do not influence how prompts are split.
-  SimulationOptions simulation{.scheduler = {.limits = runner}, .cache = cache, .block_tokens = kBlockTokens};
+  SimulationOptions simulation{
+      .scheduler = {.limits = runner, .max_running = plan.max_running}, .cache = cache, .block_tokens = kBlockTokens};
   simulation.table.graphs_enabled = false;
   const Simulation done = TRY(simulate(requests, simulation));
   SeenForwards seen{.weights = TokenWeights(static_cast<std::size_t>(runner.max_tokens + 1)),

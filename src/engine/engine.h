@@ -62,6 +62,8 @@ class Engine {
   double load_seconds() const { return start().seconds_of("load weights"); }
   double capture_seconds() const { return start().seconds_of("capture"); }
   const std::optional<Timeline::Phase>& first_token() const { return steps_.first_token(); }
+  // Returns the maximum number of requests that run at once.
+  std::int64_t max_running() const { return model_->scheduling.max_running; }
   std::int64_t max_request_tokens() const { return admission_.max_request_tokens(); }
 
   // Checks the request and queues it; errors are those of Admission::admit().

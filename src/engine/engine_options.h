@@ -2,6 +2,7 @@
 // model and device.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -91,6 +92,9 @@ struct DraftOptions {
   bool by_layer() const { return source == DraftSource::kAuto || source == DraftSource::kLayer || from_folder(); }
   // Returns the limit of drafts per request and step for the chosen source.
   std::int64_t most() const { return by_layer() ? layer_steps : most_tokens; }
+  // Returns the limit of drafts per request and step over all sources, because a request with drafts by a layer may get
+  // drafts from its text instead; 0 without drafts.
+  std::int64_t most_of_any_source() const { return any() ? std::max(most(), most_tokens) : 0; }
 };
 
 // An adapter that is loaded at the start.
@@ -153,8 +157,8 @@ struct EngineOptions {
   // The maximum number of tokens in a forward. 0: 2048 on the CPU, 8192 on a GPU of 80 GB or more, else 4096.
   // kWholePrompts: the context length.
   std::int64_t chunked_prefill_size = 0;
-  // The maximum number of requests that run at once. 0: 512 on a GPU of 80 GB or more, else 256. This default is
-  // lowered if memory has room for fewer slots of recurrent states.
+  // The maximum number of requests that run at once; their drafts do not count. 0: 512 on a GPU of 80 GB or more, else
+  // 256. This default is lowered if memory has room for fewer slots of recurrent states.
   std::int64_t max_running_requests = 0;
   std::int64_t max_queued_requests = 0;  // maximum number of requests that wait for room; 0: no limit
   std::int64_t max_total_tokens = 0;     // number of tokens in the KV cache; 0: as many as memory allows

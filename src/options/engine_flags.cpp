@@ -172,7 +172,7 @@ void add_memory_flags(CommandFlags& add, EngineOptions& engine, const CommonFlag
             "most tokens of a forward (2048 on the CPU, 8192 on a GPU of 80 GB, else 4096); -1: as the context",
             {1, kMaxLadderSize}, engine.chunked_prefill_size, kWholePrompts);
   add.integer("--max-running-requests,--max-num-seqs",
-              "most requests of a forward (512 on a GPU of 80 GB or more, else 256; fewer where fewer states fit)",
+              "most requests that run at once (512 on a GPU of 80 GB or more, else 256; fewer where fewer states fit)",
               {1, 65535}, engine.max_running_requests);
   add.integer("--max-total-tokens", "of the KV cache (what memory allows)", {}, engine.max_total_tokens);
   add.integer("--page-size,--block-size", "tokens of a KV cache page (16)", {1, 1024}, engine.page_size);

@@ -17,7 +17,7 @@ LoadFacts load_facts(const Engine& engine) {
   const EngineOptions& options = engine.options();
   return {.accelerator = engine.runner().device().properties().name,
           .num_accelerators = options.tp_size * options.pp_size,
-          .max_running_requests = engine.runner().options().max_requests};
+          .max_running_requests = engine.max_running()};
 }
 
 void answer(const Call& call, ApiResult<HttpResponse> response) {

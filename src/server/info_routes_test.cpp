@@ -55,6 +55,16 @@ TEST_F(InfoRoutesTest, GatewaysFindLoadAndSizes) {
   EXPECT_EQ(running.json(get("/model_info")).find("weight_version")->as_string(), "default");
 }
 
+TEST_F(InfoRoutesTest, DraftsAreNoRunningRequests) {
+  EngineOptions options;
+  options.drafts.source = DraftSource::kText;
+  const std::unique_ptr<Engine> drafting = make_engine(options);
+  EXPECT_EQ(drafting->runner().options().max_requests, 8 * (1 + 8));
+  const Running running(*drafting);
+  EXPECT_EQ(running.json(get("/server_info")).find("max_running_requests")->as_int(), 8);
+  EXPECT_EQ(running.json(get("/v1/loads")).find("loads")->as_array()[0].find("max_running_requests")->as_int(), 8);
+}
+
 TEST_F(InfoRoutesTest, LongAnswersAreCompressedForClientsThatAcceptIt) {
   const Running running(engine());
   const Reply plain = running.ask(get("/metrics"));

@@ -65,7 +65,7 @@ struct Server::Impl {
 
   // Returns the maximum number of events that all engines together make in one step: one for each running request.
   static std::size_t most_events(std::span<Engine* const> served) {
-    return served.size() * static_cast<std::size_t>(served.front()->runner().options().max_requests);
+    return served.size() * static_cast<std::size_t>(served.front()->max_running());
   }
 
   Status start() {
@@ -109,7 +109,7 @@ struct Server::Impl {
     kv_events = TRY(KvEvents::start(options.kv_events, engines).with_context("--kv-events-config"));
     replicas.emplace(engines, take, [this] { http->post([this] { end_if_failed(); }); });
     if (const std::string& endpoint = options.kv_events.load_endpoint; !endpoint.empty()) {
-      loads = TRY(LoadPublisher::start(endpoint, replicas->size(), engine.runner().options().max_requests,
+      loads = TRY(LoadPublisher::start(endpoint, replicas->size(), engine.max_running(),
                                        [this](int rank) -> std::optional<EngineStats> {
                                          if (!replicas->health(rank).ok()) return std::nullopt;
                                          return replicas->stats(rank);

@@ -63,7 +63,7 @@ std::vector<std::pair<std::string, Json>> planned_values(const EnginePlan& plan)
       {"--ep-size", std::int64_t{plan.model.ep_size}},
       {"--context-length", runner.context_length},
       {"--chunked-prefill-size", runner.max_tokens},
-      {"--max-running-requests", runner.max_requests},
+      {"--max-running-requests", plan.max_running},
       {"--max-total-tokens", plan.memory.context_tokens},
       {"--piecewise-cuda-graph-tokens", list_of(runner.prefill_sizes)},
       {"--cuda-graph-bs", list_of(runner.decode_sizes)},

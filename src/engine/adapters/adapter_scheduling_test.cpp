@@ -23,7 +23,7 @@ std::unique_ptr<Sequence> with(std::shared_ptr<ServedAdapter> used, std::int64_t
 }
 
 SchedulerOptions options(std::int64_t slots) {
-  return {.limits = {.max_tokens = 64, .max_requests = 16}, .adapter_slots = slots};
+  return {.limits = {.max_tokens = 64}, .max_running = 16, .adapter_slots = slots};
 }
 
 TEST(AdapterScheduling, RowsNameTheSlotsOfTheirSequences) {

@@ -117,7 +117,7 @@ Status Admission::check_length(const Request& request) const {
 Status Admission::check_queue(const Request& request) const {
   const std::int64_t most = model_.options.max_queued_requests;
   // Waiting requests do not count as queued if the next step has room for them.
-  const std::int64_t room = model_.runner->options().max_requests - scheduler_.num_running();
+  const std::int64_t room = model_.scheduling.max_running - scheduler_.num_running();
   const std::int64_t queued = scheduler_.num_waiting() - room;
   const bool is_limited = most > 0 && request.priority < kProbePriority;
   if (!is_limited || queued < most) return ok_status();

@@ -18,9 +18,9 @@ std::int64_t pages_of_group(const CacheDemand& demand, std::size_t group, std::i
   if (options.keeps_all()) return context_pages;
   if (options.is_state()) {
     const std::int64_t sequences = pages_for(context_pages * demand.limits.page_size, kTokensOfSequence);
-    return 2 * std::min(demand.limits.max_requests, sequences);
+    return 2 * std::min(demand.max_running, sequences);
   }
-  const std::int64_t running = demand.limits.max_requests * (window_pages(options.window, demand.limits.page_size) + 1);
+  const std::int64_t running = demand.max_running * (window_pages(options.window, demand.limits.page_size) + 1);
   return std::min(context_pages, running + pages_for(demand.limits.max_tokens, demand.limits.page_size));
 }
 

@@ -25,6 +25,7 @@ namespace tessera {
 struct CacheDemand {
   std::vector<CacheGroupOptions> groups;  // num_pages is ignored
   StepLimits limits{};
+  std::int64_t max_running = 256;  // requests that run at once; drafts take no pages and states of their own
 };
 
 // Returns how many pages, page 0 excluded, a group needs for `context_pages` pages of context. The result is at least

@@ -12,7 +12,7 @@ namespace {
 using enum ir::CacheGroup::Kind;
 
 CacheDemand demand(std::vector<CacheGroupOptions> groups) {
-  return {.groups = std::move(groups), .limits = {.max_tokens = 2048, .max_requests = 8, .page_size = 16}};
+  return {.groups = std::move(groups), .limits = {.max_tokens = 2048, .page_size = 16}, .max_running = 8};
 }
 
 TEST(CacheShares, OnePagedGroupGetsAllBytes) {

@@ -51,9 +51,6 @@ TEST(AutoDrafts, StartsWithoutDraftsAndSaysWhy) {
   // This checkpoint's config names a next-token layer whose tensors are missing.
   expect_plain(with_auto("goldens/glm4-moe"), "but the checkpoint has none of its tensors, model.layers.3.* or mtp.*");
   EngineOptions options = with_auto("drafts/mtp-glm4-moe");
-  options.max_running_requests = 1;
-  expect_plain(options, "max_running_requests: 1");
-  options.max_running_requests = 32;
   options.dp_attention = true;
   testing::DescribedDevice device({.name = "test", .memory_bytes = std::int64_t{8} << 30, .threads = 2});
   const Result<EnginePlan> ranks = plan_engine(options, device);

@@ -27,8 +27,6 @@ EngineOptions exact(EngineOptions options) {
 }
 
 EngineOptions with_drafts(EngineOptions options) {
-  // A step samples at most this many rows: one for each running request and one more for each draft.
-  options.max_running_requests = 32;
   options.drafts.source = DraftSource::kText;
   return options;
 }
@@ -327,8 +325,6 @@ TEST(Speculation, WhatItDoesNotSupportIsRefusedByName) {
                 o.drafts.source = DraftSource::kLayer;
               }),
               HasSubstr("drafts of a layer or a model are not supported with data-parallel attention"));
-  EXPECT_THAT(refusal([](EngineOptions& o) { o.max_running_requests = 1; }),
-              HasSubstr("max_running_requests: 1 is not accepted with speculative_algorithm"));
   EXPECT_THAT(refusal([](EngineOptions& o) { o.drafts.most_tokens = 0; }), HasSubstr("0 is not accepted; 1 to 64 is"));
   EXPECT_THAT(refusal([](EngineOptions& o) { o.drafts.most_tokens = 65; }),
               HasSubstr("speculative_num_draft_tokens: 65 is not accepted; 1 to 64 is"));

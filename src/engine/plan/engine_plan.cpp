@@ -11,9 +11,9 @@ namespace tessera {
 namespace {
 
 constexpr PlanStep kPlanSteps[] = {
-    check_values,  read_config,    choose_limits,  choose_drafts,  choose_running,  choose_compilers,
-    choose_types,  reserve_images, build_graphs,   rewrite_graphs, add_wanted_rows, add_adapters,
-    choose_graphs, choose_cuts,    choose_ladders, note_halves,    choose_tower,    divide_memory,
+    check_values, read_config,    choose_limits, choose_drafts,  choose_rows,     choose_running, choose_compilers,
+    choose_types, reserve_images, build_graphs,  rewrite_graphs, add_wanted_rows, add_adapters,   choose_graphs,
+    choose_cuts,  choose_ladders, note_halves,   choose_tower,   divide_memory,
 };
 
 Result<EnginePlan> plan_once(const EngineOptions& options, Device& device, int rank) {
@@ -35,7 +35,7 @@ std::optional<std::int64_t> requests_with_states(const EnginePlan& plan) {
 Result<EnginePlan> plan_engine(const EngineOptions& options, Device& device, int rank) {
   EnginePlan plan = TRY(plan_once(options, device, rank));
   const std::optional<std::int64_t> fit = requests_with_states(plan);
-  const std::int64_t usual = plan.runner.max_requests;
+  const std::int64_t usual = plan.max_running;
   if (options.max_running_requests > 0 || !fit || *fit >= usual) return plan;  // a requested number is kept
   EngineOptions fewer = options;
   fewer.max_running_requests = *fit;

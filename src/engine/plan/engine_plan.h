@@ -53,6 +53,9 @@ struct EnginePlan {
   std::shared_ptr<const Checkpoint> checkpoint;  // null: the plan needed no tensor's type
   ModelGraphs graphs;
   RunnerOptions runner;
+  // Maximum number of requests that run at once. runner.max_requests is greater if requests may draft, because it also
+  // counts the drafts of a forward.
+  std::int64_t max_running = 0;
   StepOrder steps;
   DraftOptions drafts;             // the options as decided: the source is never kAuto
   std::vector<PassReport> passes;  // reports on the passes over each graph, in the order of the passes

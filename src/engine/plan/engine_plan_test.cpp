@@ -30,7 +30,7 @@ using test::try_plan;
 TEST(EnginePlan, DefaultsOnACpu) {
   const EnginePlan p = plan();
   EXPECT_EQ(p.runner.max_tokens, 2048);
-  EXPECT_EQ(p.runner.max_requests, 256);
+  EXPECT_EQ(p.max_running, 256);
   EXPECT_EQ(p.runner.context_length, 2048) << "the model's";
   EXPECT_EQ(p.runner.page_size, 16);
   EXPECT_EQ(p.runner.prefill_sizes, prefill_ladder(2048));
@@ -181,7 +181,7 @@ TEST(EnginePlan, DefaultChunkAndRunningRequestsDependOnTheDevice) {
   gpu.memory_bytes = 48'000'000'000;
   EXPECT_EQ(default_chunk(gpu), 4096);
   EXPECT_EQ(default_running(gpu), 256);
-  EXPECT_EQ(plan().runner.max_requests, 256);
+  EXPECT_EQ(plan().max_running, 256);
   EXPECT_EQ(plan().runner.max_tokens, default_chunk(cpu()));
   EXPECT_EQ(plan().runner.prefill_sizes, prefill_ladder(default_chunk(cpu())));
 }
@@ -193,12 +193,12 @@ TEST(EnginePlan, NoMoreRequestsRunThanHaveAState) {
       change(o);
     });
   };
-  EXPECT_EQ(states([](EngineOptions&) {}).runner.max_requests, 256) << "they fit";
+  EXPECT_EQ(states([](EngineOptions&) {}).max_running, 256) << "they fit";
   // A cache of 4096 tokens gets 2 · 4096 / 1024 = 8 slots, for states and checkpoints together (cache_shares.h). So at
   // most 8 requests have a slot for their state.
   const auto four = [](EngineOptions& o) { o.max_total_tokens = 4096; };
   const EnginePlan p = states(four);
-  EXPECT_EQ(p.runner.max_requests, 8);
+  EXPECT_EQ(p.max_running, 8);
   EXPECT_EQ(p.model.max_requests, 8);
   EXPECT_EQ(p.runner.num_pages.at(0), 8 + 1);
   EXPECT_EQ(p.runner.decode_sizes, decode_ladder(8));
@@ -207,7 +207,7 @@ TEST(EnginePlan, NoMoreRequestsRunThanHaveAState) {
     four(o);
     o.max_running_requests = 20;
   });
-  EXPECT_EQ(asked.runner.max_requests, 20) << "as it was given";
+  EXPECT_EQ(asked.max_running, 20) << "as it was given";
   EXPECT_THAT(asked.notes, IsEmpty());
 }
 

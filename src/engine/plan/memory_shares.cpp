@@ -45,7 +45,7 @@ std::int64_t static_share(const ShareInputs& in, std::int64_t graph_bytes) {
 }
 
 Result<CacheDemand> demand_of(const EnginePlan& plan) {
-  CacheDemand demand{.groups = {}, .limits = plan.runner};
+  CacheDemand demand{.groups = {}, .limits = plan.runner, .max_running = plan.max_running};
   const ir::Graph& body = plan.graphs.body;
   const std::vector<std::int64_t> bytes = TRY(KvStorage::page_bytes(cached_graphs(plan.graphs)));
   for (std::size_t g = 0; g < bytes.size(); ++g) {
@@ -70,7 +70,7 @@ Result<ShareInputs> inputs_of(const EngineOptions& options, Device& device, cons
                  .useful_pages =
                      options.max_total_tokens > 0
                          ? pages_for(std::min<std::int64_t>(options.max_total_tokens, INT32_MAX), plan.runner.page_size)
-                         : per_request * plan.runner.max_requests,
+                         : per_request * plan.max_running,
                  .request_pages = per_request,
                  .fraction = options.mem_fraction_static};
   if (properties.on_host) {
@@ -192,7 +192,7 @@ Result<std::int64_t> room_for_graphs(const ShareInputs& in) {
         in.on_host ? "" : ", or more devices (tp_size, pp_size)"));
   }
   CacheDemand of_one = in.cache;  // one request has one state and one checkpoint, however long it is
-  of_one.limits.max_requests = 1;
+  of_one.max_running = 1;
   std::int64_t cache = cache_bytes(of_one, std::min(in.useful_pages, in.request_pages));
   if (in.on_host) cache = std::min(cache, kCpuMaxKvBytes);
   // If a fraction is given, forwards and graphs share the memory outside the fraction. Otherwise forwards must leave at

@@ -61,15 +61,6 @@ Status check_ways(const EngineOptions& options) {
   return ok_status();
 }
 
-// Checks that a step may sample more than one row. Each running request needs one sampled row for its own token, and
-// every draft needs one more.
-Status check_rows(const PlanDraft& draft) {
-  if (draft.plan.runner.max_requests >= 2) return ok_status();
-  return invalid_argument(
-      "max_running_requests: 1 is not accepted with speculative_algorithm, because every draft needs a sampled "
-      "row besides its request's own; 2 or more is");
-}
-
 // Checks that the checkpoint has tensors of the next-token layer that its config names. Some tools drop these tensors
 // but keep the config.
 Status check_layer_tensors(PlanDraft& draft) {
@@ -87,7 +78,6 @@ Status check_layer_tensors(PlanDraft& draft) {
 // error that says why it cannot.
 Status check_layer(PlanDraft& draft) {
   TRY(check_ways(draft.options));
-  TRY(check_rows(draft));
   if (!draft.plan.generates()) return unimplemented("the model generates no tokens");
   TRY(check_draft_layer(draft.plan.config, draft.options.registry->families));
   return check_layer_tensors(draft);
@@ -157,10 +147,7 @@ Status check_draft_options(const EngineOptions& options) {
 
 Status choose_drafts(PlanDraft& draft) {
   draft.plan.drafts = draft.options.drafts;
-  if (draft.plan.drafts.source == DraftSource::kAuto)
-    choose_automatically(draft);
-  else if (draft.plan.drafts.any())
-    TRY(check_rows(draft));
+  if (draft.plan.drafts.source == DraftSource::kAuto) choose_automatically(draft);
   if (draft.options.drafts.source == DraftSource::kLayer &&
       check_draft_layer(draft.plan.config, draft.options.registry->families).ok())
     TRY(check_layer_tensors(draft).with_context("speculative_algorithm: MTP"));

@@ -51,6 +51,10 @@ TokenCost prefill_cost(const std::optional<CostTable>& known) {
   return [costs = *known](std::int64_t tokens) { return *costs.ms(RunnerKind::kPrefill, tokens); };
 }
 
+std::int64_t asked_decode_rows(const GraphOptions& graphs) {
+  return graphs.decode_batches.empty() ? graphs.decode_max_batch : graphs.decode_batches.back();
+}
+
 Status plan_ladders(const EngineOptions& options, EnginePlan& plan) {
   const GraphOptions& graphs = options.graphs;
   RunnerOptions& runner = plan.runner;

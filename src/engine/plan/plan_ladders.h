@@ -10,7 +10,10 @@
 
 namespace tessera {
 
-inline constexpr std::int64_t kDefaultMaxDecode = 256;  // number of requests of the largest decode graph
+inline constexpr std::int64_t kDefaultMaxDecode = 256;  // number of rows of the largest decode graph
+
+// Returns the number of rows of the largest decode graph that the options ask for; 0 if they leave it to the plan.
+std::int64_t asked_decode_rows(const GraphOptions& graphs);
 
 // Returns a function that maps a prefill graph's number of tokens to the graph's cost in milliseconds. The function is
 // made from measurements if replays of at least two sizes were measured. Otherwise it is prior_token_cost. The cost

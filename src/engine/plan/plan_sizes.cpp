@@ -76,10 +76,20 @@ Status choose_limits(PlanDraft& draft) {
   const EngineOptions& options = draft.options;
   RunnerOptions& runner = draft.plan.runner;
   runner.page_size = options.page_size;
-  runner.max_requests =
+  draft.plan.max_running =
       options.max_running_requests > 0 ? options.max_running_requests : default_running(draft.properties());
   runner.context_length = TRY(context_of(options, draft.plan.config.max_position_embeddings));
   runner.max_tokens = TRY(tokens_of_forward(options.chunked_prefill_size, runner.context_length, draft.properties()));
+  return ok_status();
+}
+
+// Gives a forward room for the drafts of all running requests, but for no more rows than the largest decode graph has
+// by default or by the options. Smaller graphs do not lower this limit, because rows beyond the graphs can be computed.
+Status choose_rows(PlanDraft& draft) {
+  EnginePlan& plan = draft.plan;
+  const std::int64_t wanted = plan.max_running * (1 + plan.drafts.most_of_any_source());
+  const std::int64_t most = std::max(kDefaultMaxDecode, asked_decode_rows(draft.options.graphs));
+  plan.runner.max_requests = std::max(plan.max_running, std::min(wanted, most));
   return ok_status();
 }
 

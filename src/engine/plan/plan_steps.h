@@ -67,7 +67,10 @@ Status add_wanted_rows(PlanDraft& draft);
 Status add_adapters(PlanDraft& draft);  // gives forwards with adapters graphs of their own
 
 // Steps in plan_sizes.cpp:
-Status choose_limits(PlanDraft& draft);   // limits a forward's tokens and requests; sets context length and page size
+// Limits a forward's tokens and the running requests; sets context length and page size.
+Status choose_limits(PlanDraft& draft);
+// Limits the requests of a forward, drafts included. Needs the plan's source of drafts.
+Status choose_rows(PlanDraft& draft);
 Status reserve_images(PlanDraft& draft);  // decides how many image rows have memory
 Status choose_ladders(PlanDraft& draft);  // chooses the sizes of prefills and decodes that are captured
 Status choose_tower(PlanDraft& draft);    // chooses the sizes of the vision tower

@@ -34,20 +34,20 @@ void cut_to(const RankLimits& agreed, EnginePlan& plan) {
       fmt::format("the KV cache has {} tokens, for which every rank has room", plan.memory.context_tokens));
 }
 
-// Plans for `max_requests` running requests, the number that the ranks agreed on. If it is 0, plans for the number in
+// Plans for `max_running` running requests, the number that the ranks agreed on. If it is 0, plans for the number in
 // the options.
-Result<EnginePlan> plan_for(const EngineOptions& options, Device& device, int rank, std::int64_t max_requests) {
+Result<EnginePlan> plan_for(const EngineOptions& options, Device& device, int rank, std::int64_t max_running) {
   EngineOptions agreed = options;
-  if (max_requests > 0) agreed.max_running_requests = max_requests;
+  if (max_running > 0) agreed.max_running_requests = max_running;
   return plan_engine(agreed, device, rank);
 }
 
 // Plans rank 0 again for the number of requests that every rank has room for.
-Status plan_again(const EngineOptions& options, Device& device, std::int64_t max_requests, EnginePlan& plan) {
-  const std::int64_t own = plan.runner.max_requests;
-  plan = TRY(plan_for(options, device, 0, max_requests));
-  plan.notes.push_back(fmt::format("{} requests run at once, for whose states every rank has room{}", max_requests,
-                                   own > max_requests ? fmt::format("; rank 0 alone would have it for {}", own) : ""));
+Status plan_again(const EngineOptions& options, Device& device, std::int64_t max_running, EnginePlan& plan) {
+  const std::int64_t own = plan.max_running;
+  plan = TRY(plan_for(options, device, 0, max_running));
+  plan.notes.push_back(fmt::format("{} requests run at once, for whose states every rank has room{}", max_running,
+                                   own > max_running ? fmt::format("; rank 0 alone would have it for {}", own) : ""));
   return ok_status();
 }
 
@@ -55,9 +55,9 @@ class EngineRank final : public RankHost {
  public:
   EngineRank(EngineOptions options, int rank) : options_(std::move(options)), rank_(rank) {}
 
-  Result<RankLimits> plan(std::int64_t max_requests) override {
+  Result<RankLimits> plan(std::int64_t max_running) override {
     if (device_ == nullptr) device_ = TRY(open_device(options_, rank_));
-    plan_ = TRY(plan_for(options_, *device_, rank_, max_requests));
+    plan_ = TRY(plan_for(options_, *device_, rank_, max_running));
     return limits_of(*plan_);
   }
 
@@ -87,7 +87,7 @@ RankLimits limits_of(const EnginePlan& plan) {
           .prefill_sizes = plan.runner.prefill_sizes,
           .decode_sizes = plan.runner.decode_sizes,
           .vision_sizes = plan.runner.vision.sizes,
-          .max_requests = plan.runner.max_requests};
+          .max_running = plan.max_running};
 }
 
 MakeRankHost rank_hosts(const EngineOptions& options) {
@@ -104,8 +104,8 @@ Result<std::unique_ptr<RankGroup>> start_ranks(const EngineOptions& options, Dev
                                                        .limit = rank_limit(options),
                                                        .body = following(rank_hosts(options)),
                                                        .nodes = nodes});
-  const auto again = [&](std::int64_t max_requests) -> Result<RankLimits> {
-    TRY(plan_again(options, device, max_requests, plan));
+  const auto again = [&](std::int64_t max_running) -> Result<RankLimits> {
+    TRY(plan_again(options, device, max_running, plan));
     return limits_of(plan);
   };
   cut_to(TRY(ranks->agree(limits_of(plan), again)), plan);
@@ -117,18 +117,18 @@ Result<std::unique_ptr<RankGroup>> start_ranks(const EngineOptions& options, Dev
 Result<EnginePlan> plan_as_ranks(EngineOptions& options, Device& device) {
   EnginePlan plan = TRY(plan_engine_with_profile(options, device));
   const RankLayout layout = layout_of(options);
-  const auto stages = [&](std::int64_t max_requests) -> Result<std::vector<RankLimits>> {
+  const auto stages = [&](std::int64_t max_running) -> Result<std::vector<RankLimits>> {
     std::vector<RankLimits> limits;
     for (int stage = 0; stage + 1 < layout.pp_size; ++stage)
-      limits.push_back(limits_of(TRY(plan_for(options, device, layout.rank_at(stage, 0), max_requests))));
+      limits.push_back(limits_of(TRY(plan_for(options, device, layout.rank_at(stage, 0), max_running))));
     return limits;
   };
   std::vector<RankLimits> others = TRY(stages(0));
-  std::int64_t fewest = plan.runner.max_requests;
+  std::int64_t fewest = plan.max_running;
   std::int64_t most = fewest;
   for (const RankLimits& other : others) {
-    fewest = std::min(fewest, other.max_requests);
-    most = std::max(most, other.max_requests);
+    fewest = std::min(fewest, other.max_running);
+    most = std::max(most, other.max_running);
   }
   if (fewest != most) {
     TRY(plan_again(options, device, fewest, plan));

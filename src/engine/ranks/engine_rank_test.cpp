@@ -75,7 +75,7 @@ class UnequalStages : public ::testing::Test {
   // Returns the number of requests that a stage alone has room for.
   static std::int64_t alone(const EngineOptions& options, int rank) {
     const std::unique_ptr<Device> device = open_device(options, rank).value();
-    return plan_engine(options, *device, rank).value().runner.max_requests;
+    return plan_engine(options, *device, rank).value().max_running;
   }
 
   test::ScratchDir folder_;
@@ -96,13 +96,13 @@ TEST_F(UnequalStages, AgreeOnTheLeastOfAllStages) {
     const Result<std::unique_ptr<Engine>> started = Engine::create(options);
     ASSERT_TRUE(started.ok()) << started.status().to_string();
     Engine& engine = **started;
-    EXPECT_EQ(engine.runner().options().max_requests, fewest);
+    EXPECT_EQ(engine.max_running(), fewest);
     EXPECT_EQ(engine.runner().options().decode_sizes, decode_ladder(fewest));
     const std::string line = fmt::format("{} requests run at once, for whose states every rank has room", fewest);
     const std::string more = own > fewest ? fmt::format("; rank 0 alone would have it for {}", own) : "";
     EXPECT_THAT(engine.notes(), Contains(line + more));
 
-    EXPECT_EQ(plan.runner.max_requests, fewest);
+    EXPECT_EQ(plan.max_running, fewest);
     EXPECT_EQ(plan.runner.num_pages, engine.runner().options().num_pages);
     EXPECT_EQ(plan.runner.decode_sizes, decode_ladder(fewest));
     EXPECT_THAT(plan.notes, Contains(HasSubstr(line)));
@@ -123,7 +123,7 @@ TEST_F(UnequalStages, KeepARequestedNumber) {
   EngineOptions options = options_for(3);
   options.max_running_requests = 4;
   const std::unique_ptr<Engine> engine = Engine::create(options).value();
-  EXPECT_EQ(engine->runner().options().max_requests, 4);
+  EXPECT_EQ(engine->max_running(), 4);
   EXPECT_THAT(engine->notes(), Each(Not(HasSubstr("requests run at once"))));
 }
 

@@ -30,7 +30,8 @@ void add_repeating(Scheduler& scheduler) {
 // remain. A prompt of 100 tokens would fill the 24 rows beside the decode, and drafts get a quarter of these rows.
 TEST(DraftRows, DraftsTakeFewRowsOfPrompts) {
   for (const std::int64_t prompt : {20, 100}) {
-    Scheduler scheduler({.limits = {.max_tokens = 25, .max_requests = 16}}, paged_cache(100, kPageSize));
+    Scheduler scheduler({.limits = {.max_tokens = 25, .max_requests = 16}, .max_running = 16},
+                        paged_cache(100, kPageSize));
     add_repeating(scheduler);
     scheduler.add(sequence(2, prompt, 1));
     const ScheduledBatch second = next_step(scheduler);
@@ -41,7 +42,7 @@ TEST(DraftRows, DraftsTakeFewRowsOfPrompts) {
 }
 
 TEST(DraftRows, DraftsLeaveARowForEveryRequest) {
-  Scheduler scheduler({.limits = {.max_tokens = 25, .max_requests = 3}}, paged_cache(100, kPageSize));
+  Scheduler scheduler({.limits = {.max_tokens = 25, .max_requests = 3}, .max_running = 2}, paged_cache(100, kPageSize));
   add_repeating(scheduler);
   scheduler.add(sequence(2, 4, 5));
   const ScheduledBatch second = next_step(scheduler);
@@ -63,7 +64,8 @@ class StoppedDrafts : public ::testing::Test {
   }
 
   std::shared_ptr<DraftTrials> trials_ = std::make_shared<DraftTrials>();
-  Scheduler scheduler_{{.limits = {.max_tokens = 64, .max_requests = 16}}, paged_cache(100, kPageSize)};
+  Scheduler scheduler_{{.limits = {.max_tokens = 64, .max_requests = 16}, .max_running = 16},
+                       paged_cache(100, kPageSize)};
 };
 
 TEST_F(StoppedDrafts, NeitherRunningNorWaitingRequestsDraft) {
@@ -94,7 +96,8 @@ TEST_F(StoppedDrafts, WaitsAreBlamedIfNearlyAllDraft) {
 // Returns whether waits are blamed on drafts if `tried` of `all` running sequences draft.
 bool are_blamed(std::int64_t tried, std::int64_t all) {
   const auto trials = std::make_shared<DraftTrials>();
-  Scheduler scheduler({.limits = {.max_tokens = 512, .max_requests = 128}}, paged_cache(200, kPageSize));
+  Scheduler scheduler({.limits = {.max_tokens = 512, .max_requests = 128}, .max_running = 128},
+                      paged_cache(200, kPageSize));
   for (std::int64_t id = 1; id <= all; ++id) {
     std::unique_ptr<Sequence> added = sequence(id, 4, 9);
     if (id <= tried) {
@@ -119,7 +122,8 @@ DraftSaving saving_of(std::int64_t tried, bool awaits = true) {
   const DraftCosts costs{.forward_ms = [](std::int64_t rows, std::int64_t) {
     return std::optional(10 + 0.01 * static_cast<double>(rows));
   }};
-  Scheduler scheduler({.limits = {.max_tokens = 256, .max_requests = 64}}, paged_cache(100, kPageSize), {}, {}, costs);
+  Scheduler scheduler({.limits = {.max_tokens = 256, .max_requests = 64}, .max_running = 64},
+                      paged_cache(100, kPageSize), {}, {}, costs);
   for (std::int64_t id = 1; id <= 16; ++id) {
     std::unique_ptr<Sequence> added = sequence(id, 4, 9);
     if (id <= tried) {

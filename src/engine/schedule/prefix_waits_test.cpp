@@ -141,7 +141,7 @@ TEST(PrefixWaits, AgreesWithComparingAllPromptsTokenByToken) {
 TEST(PrefixWaits, AStepLooksAtNoPromptAgain) {
   constexpr std::int64_t kPrefix = 32'768;
   constexpr std::int64_t kWaiting = 2'000;
-  Scheduler scheduler({.limits = {.max_tokens = 2'048, .max_requests = 256}}, paged_cache(5'000, 16));
+  Scheduler scheduler({.limits = {.max_tokens = 2'048}, .max_running = 256}, paged_cache(5'000, 16));
   for (std::int64_t id = 1; id <= kWaiting; ++id) {
     std::unique_ptr<Sequence> made = test::sequence(id, kPrefix + 8, 4);
     for (std::int64_t i = 0; i < kPrefix; ++i)

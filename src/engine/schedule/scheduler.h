@@ -49,6 +49,7 @@ namespace tessera {
 
 struct SchedulerOptions {
   StepLimits limits{};
+  std::int64_t max_running = 256;  // requests that run at once; at most limits.max_requests, which counts drafts too
   std::int64_t vocab_size = 0;
   bool prefix_cache = true;
   // The number of pipeline steps in flight at once. If there are several, the decoding sequences take turns: they form

@@ -76,7 +76,7 @@ bool Scheduler::make_room(Sequence& sequence) {
   const auto may_preempt = [&] {
     return !running_.empty() && running_.back()->request.priority < sequence.request.priority;
   };
-  while (std::ssize(running_) >= options_.limits.max_requests) {
+  while (std::ssize(running_) >= options_.max_running) {
     if (!may_preempt()) return false;
     preempt_last();
   }

@@ -31,7 +31,7 @@ class NaiveMemory {
     const ForwardBatch& batch = step.batch;
     if (!batch.check().ok()) return batch.check().message();
     if (batch.num_tokens() > options.limits.max_tokens) return "above the chunk";
-    if (batch.num_requests() > options.limits.max_requests) return "above max_running";
+    if (batch.num_requests() > options.max_running) return "above max_running";
     token_ = 0;
     written_.clear();
     for (const SlotCopy& copy : batch.slot_copies) {
@@ -179,7 +179,7 @@ class RandomLoad {
         random_(load.seed),
         scheduler_(load.options, load.cache, load.cut ? FitTokens(fit) : FitTokens()),
         memory_(load_.cache),
-        tables_(load_.cache, load_.options.limits.max_requests) {}
+        tables_(load_.cache, load_.options.max_running) {}
 
   // Returns a text that names the first fault, or "" if there is none.
   std::string run() {
@@ -293,10 +293,10 @@ TEST_P(SchedulerLoads, AgreeWithANaiveMemory) {
   std::int64_t cached_tokens = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const Load loads[] = {
-        {seed, {.limits = {.max_tokens = 16, .max_requests = 8}}, paged(40), GetParam()},
-        {seed, {.limits = {.max_tokens = 64, .max_requests = 3}}, paged(10), GetParam()},
-        {seed, {.limits = {.max_tokens = 8, .max_requests = 8}}, paged(200), GetParam()},
-        {seed, {.limits = {.max_tokens = 16, .max_requests = 8}, .prefix_cache = false}, paged(14), GetParam()}};
+        {seed, {.limits = {.max_tokens = 16}, .max_running = 8}, paged(40), GetParam()},
+        {seed, {.limits = {.max_tokens = 64}, .max_running = 3}, paged(10), GetParam()},
+        {seed, {.limits = {.max_tokens = 8}, .max_running = 8}, paged(200), GetParam()},
+        {seed, {.limits = {.max_tokens = 16}, .max_running = 8, .prefix_cache = false}, paged(14), GetParam()}};
     for (const Load& load : loads) {
       RandomLoad run(load);
       ASSERT_EQ(run.run(), "");
@@ -308,16 +308,16 @@ TEST_P(SchedulerLoads, AgreeWithANaiveMemory) {
   EXPECT_GT(cached_tokens, 1000);
 }
 
-// In some loads a step has room for all decodes, because max_tokens is at least max_requests. In other loads it does
+// In some loads a step has room for all decodes, because max_tokens is at least max_running. In other loads it does
 // not have this room.
 TEST_P(SchedulerLoads, AgreeWherePromptsAreCutToFit) {
   std::int64_t split_chunks = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     const Load loads[] = {
-        {seed, {.limits = {.max_tokens = 16, .max_requests = 8}}, paged(40), GetParam(), true},
-        {seed, {.limits = {.max_tokens = 64, .max_requests = 3}}, paged(10), GetParam(), true},
-        {seed, {.limits = {.max_tokens = 8, .max_requests = 8}, .prefix_cache = false}, paged(200), GetParam(), true},
-        {seed, {.limits = {.max_tokens = 3, .max_requests = 8}}, paged(200), GetParam(), true}};
+        {seed, {.limits = {.max_tokens = 16}, .max_running = 8}, paged(40), GetParam(), true},
+        {seed, {.limits = {.max_tokens = 64}, .max_running = 3}, paged(10), GetParam(), true},
+        {seed, {.limits = {.max_tokens = 8}, .max_running = 8, .prefix_cache = false}, paged(200), GetParam(), true},
+        {seed, {.limits = {.max_tokens = 3}, .max_running = 8}, paged(200), GetParam(), true}};
     for (const Load& load : loads) {
       RandomLoad run(load);
       ASSERT_EQ(run.run(), "");
@@ -331,8 +331,8 @@ TEST_P(SchedulerLoads, AgreeWherePromptsAreCutToFit) {
 // step, other requests' ids may overwrite that row, so the decode must not read it later.
 TEST_P(SchedulerLoads, AgreeWhereNotAllDecodesFitAChunk) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    ASSERT_EQ(RandomLoad({seed, {.limits = {.max_tokens = 3, .max_requests = 8}}, paged(200), GetParam()}).run(), "");
-    ASSERT_EQ(RandomLoad({seed, {.limits = {.max_tokens = 1, .max_requests = 4}}, paged(200), GetParam()}).run(), "");
+    ASSERT_EQ(RandomLoad({seed, {.limits = {.max_tokens = 3}, .max_running = 8}, paged(200), GetParam()}).run(), "");
+    ASSERT_EQ(RandomLoad({seed, {.limits = {.max_tokens = 1}, .max_running = 4}, paged(200), GetParam()}).run(), "");
   }
 }
 
@@ -360,12 +360,12 @@ TEST_P(SchedulerLoads, AgreeForEveryKindOfCacheGroup) {
     std::int64_t copies = 0;
     for (std::uint64_t seed = 0; seed < 25; ++seed) {
       const Load loads[] = {
-          {seed, {.limits = {.max_tokens = 16, .max_requests = 8}}, families(40)[family], GetParam()},
-          {seed, {.limits = {.max_tokens = 64, .max_requests = 3}}, families(12)[family], GetParam()},
-          {seed, {.limits = {.max_tokens = 8, .max_requests = 8}}, families(200)[family], GetParam()},
-          {seed, {.limits = {.max_tokens = 16, .max_requests = 8}}, families(30)[family], GetParam(), true},
+          {seed, {.limits = {.max_tokens = 16}, .max_running = 8}, families(40)[family], GetParam()},
+          {seed, {.limits = {.max_tokens = 64}, .max_running = 3}, families(12)[family], GetParam()},
+          {seed, {.limits = {.max_tokens = 8}, .max_running = 8}, families(200)[family], GetParam()},
+          {seed, {.limits = {.max_tokens = 16}, .max_running = 8}, families(30)[family], GetParam(), true},
           {seed,
-           {.limits = {.max_tokens = 16, .max_requests = 8}, .prefix_cache = false},
+           {.limits = {.max_tokens = 16}, .max_running = 8, .prefix_cache = false},
            families(14)[family],
            GetParam()}};
       for (const Load& load : loads) {

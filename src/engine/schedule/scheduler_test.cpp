@@ -213,7 +213,7 @@ TEST_F(SchedulerTest, AdmissionKeepsTheOrder) {
 }
 
 TEST_F(SchedulerTest, RunsNoMoreRequestsThanItsLimit) {
-  Scheduler& scheduler = make({.limits = {.max_tokens = 64, .max_requests = 2}});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 64}, .max_running = 2});
   for (int id = 1; id <= 3; ++id) scheduler.add(sequence(id, 2, 2));
   EXPECT_THAT(all_steps(scheduler), ElementsAre("1:2* 2:2*", "1:1* 2:1*", "3:2*", "3:1*"));
 }
@@ -228,7 +228,7 @@ TEST_F(SchedulerTest, IdleWithoutSequences) {
 }
 
 TEST_F(SchedulerTest, RemovingReturnsPagesWhereverTheSequenceIs) {
-  Scheduler& scheduler = make({.limits = {.max_tokens = 8, .max_requests = 1}});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 8}, .max_running = 1});
   scheduler.add(sequence(1, 20, 3));
   scheduler.add(sequence(2, 4, 3));
   next_step(scheduler);
@@ -351,7 +351,7 @@ TEST_F(SchedulerTest, TheLastSequenceIsPreemptedWherePagesRunOut) {
 }
 
 TEST_F(SchedulerTest, HigherPrioritiesComeFirstAndPreemptLowerOnes) {
-  Scheduler& scheduler = make({.limits = {.max_tokens = 64, .max_requests = 2}});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 64}, .max_running = 2});
   scheduler.add(sequence(1, 2, 3));
   scheduler.add(sequence(2, 2, 3));
   EXPECT_EQ(shown(next_step(scheduler)), "1:2* 2:2*");
@@ -365,7 +365,7 @@ TEST_F(SchedulerTest, HigherPrioritiesComeFirstAndPreemptLowerOnes) {
 }
 
 TEST_F(SchedulerTest, APreemptedSequenceWaitsForItsPendingToken) {
-  Scheduler& scheduler = make({.limits = {.max_tokens = 64, .max_requests = 1}});
+  Scheduler& scheduler = make({.limits = {.max_tokens = 64}, .max_running = 1});
   scheduler.add(sequence(1, 2, 3));
   const ScheduledBatch flying = next_step(scheduler);
   scheduler.mark_submitted(flying);
@@ -383,7 +383,7 @@ TEST_F(SchedulerTest, APreemptedSequenceWaitsForItsPendingToken) {
 }
 
 TEST_F(SchedulerTest, ExpiredSequencesAreFound) {
-  Scheduler& scheduler = make({.limits = {.max_requests = 1}});
+  Scheduler& scheduler = make({.max_running = 1});
   const auto now = Sequence::Clock::now();
   for (int id = 1; id <= 3; ++id) {
     auto made = sequence(id, 2, 2);

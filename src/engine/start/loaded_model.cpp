@@ -118,6 +118,7 @@ Status ModelStart::plan() {
   model_.notes.insert(model_.notes.end(), plan_.notes.begin(), plan_.notes.end());
   model_.steps = plan_.steps;
   model_.scheduling = {.limits = plan_.runner,
+                       .max_running = plan_.max_running,
                        .vocab_size = plan_.config.vocab_size,
                        .prefix_cache = !model_.options.disable_radix_cache,
                        .turns = plan_.steps.turns,

@@ -103,8 +103,8 @@ Status RankFollower::carry_out(const RankOrder& order, RankAnswer& answer) {
   }
 }
 
-Status RankFollower::make_plan(std::int64_t max_requests, RankAnswer& answer) {
-  const RankLimits limits = TRY(host_->plan(max_requests));
+Status RankFollower::make_plan(std::int64_t max_running, RankAnswer& answer) {
+  const RankLimits limits = TRY(host_->plan(max_running));
   MessageWriter writer(answer.content, static_cast<std::uint32_t>(RankOrderKind::kPlan), 0);
   pack_limits(limits, writer);
   writer.finish();

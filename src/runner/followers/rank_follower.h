@@ -30,7 +30,7 @@ class RankFollower {
  private:
   Status carry_out(const RankChannel::Message& message, RankAnswer& answer);
   Status carry_out(const RankOrder& order, RankAnswer& answer);
-  Status make_plan(std::int64_t max_requests, RankAnswer& answer);
+  Status make_plan(std::int64_t max_running, RankAnswer& answer);
   Status load(MessageReader& from);
   Status encode(MessageReader& from);
   Status read_drafts(MessageReader& from, RankAnswer& answer);

@@ -20,9 +20,9 @@ class ModelRunner;
 class RankHost {
  public:
   virtual ~RankHost() = default;
-  // Opens the device if it is not open yet. Returns the limits that fit the device with `max_requests` requests. If
-  // `max_requests` is 0, uses the number in the host's options.
-  virtual Result<RankLimits> plan(std::int64_t max_requests) = 0;
+  // Opens the device if it is not open yet. Returns the limits that fit the device if `max_running` requests run at
+  // once. If `max_running` is 0, uses the number in the host's options.
+  virtual Result<RankLimits> plan(std::int64_t max_running) = 0;
   // Loads the weights and returns the runner, which the host owns. `communicator` must outlive the host.
   virtual Result<ModelRunner*> load(const RankLimits& agreed, Communicator& communicator) = 0;
 };

@@ -132,23 +132,23 @@ TEST(RankLimits, AreWhatFitsAll) {
                     .prefill_sizes = {4, 8, 16},
                     .decode_sizes = {1, 2},
                     .vision_sizes = {64, 128, 192},
-                    .max_requests = 4};
+                    .max_running = 4};
   ASSERT_TRUE(limits
                   .agree({.num_pages = {33, 12},
                           .prefill_sizes = {4, 16, 32},
                           .decode_sizes = {},
                           .vision_sizes = {64, 128},
-                          .max_requests = 4})
+                          .max_running = 4})
                   .ok());
   EXPECT_THAT(limits.num_pages, ElementsAre(33, 9));
   EXPECT_THAT(limits.prefill_sizes, ElementsAre(4, 16));
   EXPECT_THAT(limits.decode_sizes, ElementsAre());
   EXPECT_THAT(limits.vision_sizes, ElementsAre(64, 128));
   RankLimits other = limits;
-  other.max_requests = 3;
+  other.max_running = 3;
   EXPECT_THAT(limits.agree(other).message(), HasSubstr("max_running_requests of at most 3 is accepted"));
   other.num_pages = {1};
-  other.max_requests = 4;
+  other.max_running = 4;
   EXPECT_EQ(limits.agree(other).code(), StatusCode::kInternal);
 }
 
@@ -208,7 +208,7 @@ TEST(RankOrders, CarryImagesLimitsAndMemory) {
   EXPECT_EQ(report.available, 9);
 
   const RankLimits limits{
-      .num_pages = {3}, .prefill_sizes = {1, 2}, .decode_sizes = {}, .vision_sizes = {64}, .max_requests = 4};
+      .num_pages = {3}, .prefill_sizes = {1, 2}, .decode_sizes = {}, .vision_sizes = {64}, .max_running = 4};
   MessageWriter of_limits(message, 1, 1);
   pack_limits(limits, of_limits);
   of_limits.finish();

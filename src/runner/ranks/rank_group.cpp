@@ -172,8 +172,8 @@ Status RankGroup::together(const RankOrder& order, const std::function<Status()>
   return alone_ ? local() : finish(send(order), local);
 }
 
-Result<std::vector<RankLimits>> RankGroup::plans(std::int64_t max_requests) {
-  const std::uint64_t number = TRY(send({.kind = RankOrderKind::kPlan, .size = max_requests}));
+Result<std::vector<RankLimits>> RankGroup::plans(std::int64_t max_running) {
+  const std::uint64_t number = TRY(send({.kind = RankOrderKind::kPlan, .size = max_running}));
   TRY(wait(number));
   TRY(cause(std::span(&number, 1), {}).status);
   std::vector<RankLimits> limits;
@@ -186,9 +186,9 @@ Result<std::vector<RankLimits>> RankGroup::plans(std::int64_t max_requests) {
 
 Result<RankLimits> RankGroup::agree(RankLimits own, const PlanAgain& plan) {
   std::vector<RankLimits> others = TRY(plans(0));
-  const auto [least, most] = std::ranges::minmax(others, {}, &RankLimits::max_requests);
-  const std::int64_t fewest = std::min(own.max_requests, least.max_requests);
-  if (plan && fewest != std::max(own.max_requests, most.max_requests)) {
+  const auto [least, most] = std::ranges::minmax(others, {}, &RankLimits::max_running);
+  const std::int64_t fewest = std::min(own.max_running, least.max_running);
+  if (plan && fewest != std::max(own.max_running, most.max_running)) {
     own = TRY(plan(fewest));
     others = TRY(plans(fewest));
   }

@@ -74,7 +74,7 @@ class RankGroup {
 
   // Returns limits that fit all ranks. If some ranks have room for fewer requests than others, all ranks plan again for
   // the minimum. Rank 0 then calls `plan`. Returns kInvalidArgument if this call is needed and `plan` is empty.
-  using PlanAgain = std::function<Result<RankLimits>(std::int64_t max_requests)>;
+  using PlanAgain = std::function<Result<RankLimits>(std::int64_t max_running)>;
   Result<RankLimits> agree(RankLimits own, const PlanAgain& plan = {});
   // Loads on all ranks at once. Rank 0 calls `local`. If `local` fails, ends the group without waiting for the other
   // ranks.
@@ -146,7 +146,7 @@ class RankGroup {
   template <class Pack>
   Result<std::uint64_t> send(RankOrderKind kind, const Pack& pack, std::shared_ptr<const void> beside = {});
   // Makes ranks 1 and up call RankHost::plan, and returns the results.
-  Result<std::vector<RankLimits>> plans(std::int64_t max_requests);
+  Result<std::vector<RankLimits>> plans(std::int64_t max_running);
   // Does rank 0's part (`local`) of the order that was sent as message `number`, and waits for the other ranks.
   Status finish(Result<std::uint64_t> number, const std::function<Status()>& local);
   Status wait(std::uint64_t number, std::chrono::milliseconds limit);

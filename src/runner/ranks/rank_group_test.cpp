@@ -26,7 +26,7 @@ using RankGroups = test::LeavesNoThread;
 class SlowHost final : public RankHost {
  public:
   explicit SlowHost(const std::atomic<bool>& loads) : loads_(loads) {}
-  Result<RankLimits> plan(std::int64_t /*max_requests*/) override { return RankLimits{}; }
+  Result<RankLimits> plan(std::int64_t /*max_running*/) override { return RankLimits{}; }
   Result<ModelRunner*> load(const RankLimits& /*agreed*/, Communicator& /*communicator*/) override {
     while (loads_) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     return internal_error("it was let go");

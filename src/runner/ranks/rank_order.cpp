@@ -26,11 +26,11 @@ Result<RankOrder> unpack_order(RankOrderKind kind, MessageReader& from) {
 }
 
 Status RankLimits::agree(const RankLimits& other) {
-  if (other.max_requests != max_requests)
+  if (other.max_running != max_running)
     return invalid_argument(
         fmt::format("it has room for {} requests at once, rank 0 for {}; max_running_requests of "
                     "at most {} is accepted",
-                    other.max_requests, max_requests, std::min(max_requests, other.max_requests)));
+                    other.max_running, max_running, std::min(max_running, other.max_running)));
   if (other.num_pages.size() != num_pages.size())
     return internal_error(
         fmt::format("it has {} cache groups, rank 0 has {}", other.num_pages.size(), num_pages.size()));
@@ -49,7 +49,7 @@ void pack_limits(const RankLimits& limits, MessageWriter& to) {
   to.list(limits.prefill_sizes);
   to.list(limits.decode_sizes);
   to.list(limits.vision_sizes);
-  to.word(limits.max_requests);
+  to.word(limits.max_running);
 }
 
 Result<RankLimits> unpack_limits(MessageReader& from) {
@@ -58,7 +58,7 @@ Result<RankLimits> unpack_limits(MessageReader& from) {
   TRY(from.list("prefill_sizes", limits.prefill_sizes));
   TRY(from.list("decode_sizes", limits.decode_sizes));
   TRY(from.list("vision_sizes", limits.vision_sizes));
-  limits.max_requests = TRY(from.word("max_requests"));
+  limits.max_running = TRY(from.word("max_running"));
   TRY(from.finish());
   return limits;
 }

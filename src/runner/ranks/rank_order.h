@@ -67,7 +67,7 @@ struct RankLimits {
   std::vector<std::int64_t> prefill_sizes;
   std::vector<std::int64_t> decode_sizes;
   std::vector<std::int64_t> vision_sizes;
-  std::int64_t max_requests = 0;
+  std::int64_t max_running = 0;  // requests that run at once
 
   // Reduces these limits to limits that fit both ranks. Returns kInvalidArgument if the two ranks planned from
   // different inputs.

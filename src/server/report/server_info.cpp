@@ -54,7 +54,7 @@ void write_worker(JsonWriter& json, const Engine& engine, const ServedModel& mod
   json.key("dp_size").value(options.replicas).key("ep_size").value(options.ep_size);
   json.key("context_length").value(model.context_length);
   json.key("max_total_num_tokens").value(stats.fullest_group().usable_pages * stats.page_size);
-  json.key("max_running_requests").value(engine.runner().options().max_requests);
+  json.key("max_running_requests").value(engine.max_running());
   json.key("page_size").value(stats.page_size).key("weight_version").value(kWeightVersion);
   json.key("disaggregation_mode").value("null");
   write_kv_events(json, model.kv_events, stats.page_size, options.replicas);
