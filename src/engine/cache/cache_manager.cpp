@@ -7,8 +7,6 @@
 namespace tessera {
 namespace {
 
-constexpr PageId kNoPage{0};
-
 std::vector<CachePool> make_pools(std::vector<CacheGroupOptions> groups) {
   assert(groups.size() <= ir::kMaxCacheGroups);
   std::vector<CachePool> pools;

@@ -12,6 +12,8 @@
 
 namespace tessera {
 
+inline constexpr PageId kNoPage{0};
+
 struct CacheGroupOptions {
   std::string name = "full";  // name, kind and window are those of ir::CacheGroup
   ir::CacheGroup::Kind kind = ir::CacheGroup::Kind::kPaged;

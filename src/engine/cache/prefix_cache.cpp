@@ -12,8 +12,6 @@
 namespace tessera {
 namespace {
 
-constexpr PageId kNoPage{0};
-
 // The ids and images of one page, by which a node finds its children.
 struct PageView {
   std::span<const TokenId> ids;
