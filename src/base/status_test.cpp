@@ -37,5 +37,34 @@ TEST(Status, ContextIsAddedOutermostFirst) {
   EXPECT_TRUE(ok_status().with_context("x").ok());
 }
 
+TEST(Status, CopyKeepsItsErrorWhenTheOriginalChanges) {
+  Status original = not_found("a file");
+  const Status copy = original;
+  original = std::move(original).with_context("reading");
+  EXPECT_EQ(copy.message(), "a file");
+  EXPECT_EQ(original.message(), "reading: a file");
+}
+
+TEST(Status, MovedFromIsOk) {
+  Status from = data_loss("a page");
+  const Status to = std::move(from);
+  EXPECT_TRUE(from.ok());  // NOLINT(bugprone-use-after-move): what this test is about
+  EXPECT_EQ(to.code(), StatusCode::kDataLoss);
+}
+
+TEST(Status, SelfAssignmentKeepsTheError) {
+  Status status = cancelled("a request");
+  const Status& same = status;
+  status = same;
+  EXPECT_EQ(status.message(), "a request");
+}
+
+TEST(Status, AssigningOkClearsTheError) {
+  Status status = cancelled("a request");
+  status = ok_status();
+  EXPECT_TRUE(status.ok());
+  EXPECT_EQ(status.message(), "");
+}
+
 }  // namespace
 }  // namespace tessera

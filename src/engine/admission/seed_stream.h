@@ -9,7 +9,7 @@ namespace tessera {
 class SeedStream {
  public:
   // Starts from a random number if `seed` is 0.
-  explicit SeedStream(std::uint64_t seed) : state_(seed != 0 ? seed : std::random_device{}()) {}
+  explicit SeedStream(std::uint64_t seed) : state_(seed != 0 ? seed : random()) {}
 
   // Returns a seed that is not negative.
   std::int64_t draw() {
@@ -20,6 +20,12 @@ class SeedStream {
   }
 
  private:
+  // Returns 64 random bits; a random_device gives 32 at a time.
+  static std::uint64_t random() {
+    std::random_device device;
+    return (std::uint64_t{device()} << 32) | device();
+  }
+
   std::uint64_t state_;
 };
 

@@ -75,6 +75,20 @@ TEST(PlanRows, HaveNoStatesOrPagesOfTheirOwn) {
   EXPECT_EQ(drafts.memory.context_tokens, plain.memory.context_tokens);
 }
 
+TEST(PlanRows, AreNoMoreThanTheTokensOfAForward) {
+  const auto rows = [](std::int64_t running) {
+    return plan([&](EngineOptions& o) {
+             o.model_path = testing::data_path("drafts/mtp-glm4-moe");
+             o.max_running_requests = running;
+             o.chunked_prefill_size = 16;
+             o.drafts.source = DraftSource::kLayer;
+           })
+        .runner.max_requests;
+  };
+  EXPECT_EQ(rows(8), 16);
+  EXPECT_EQ(rows(1), 9);
+}
+
 TEST(PlanRows, OfALayerLeaveRoomForTextDrafts) {
   const EnginePlan p = plan([](EngineOptions& o) {
     o.model_path = testing::data_path("drafts/mtp-glm4-moe");

@@ -84,11 +84,13 @@ Status choose_limits(PlanDraft& draft) {
 }
 
 // Gives a forward room for the drafts of all running requests, but for no more rows than the largest decode graph has
-// by default or by the options. Smaller graphs do not lower this limit, because rows beyond the graphs can be computed.
+// by default or by the options, and for no more than a forward has tokens. Smaller graphs do not lower this limit,
+// because rows beyond the graphs can be computed.
 Status choose_rows(PlanDraft& draft) {
   EnginePlan& plan = draft.plan;
   const std::int64_t wanted = plan.max_running * (1 + plan.drafts.most_of_any_source());
-  const std::int64_t most = std::max(kDefaultMaxDecode, asked_decode_rows(draft.options.graphs));
+  const std::int64_t most =
+      std::min(plan.runner.max_tokens, std::max(kDefaultMaxDecode, asked_decode_rows(draft.options.graphs)));
   plan.runner.max_requests = std::max(plan.max_running, std::min(wanted, most));
   return ok_status();
 }

@@ -7,6 +7,7 @@
 #include "tessera/model/model.h"
 
 namespace tessera {
+
 Result<std::int64_t> DraftHidden::bytes_needed(const ir::Graph& draft) {
   return ir::size_bytes(TRY(draft.type_of(input_names::kDraftHidden)), {});
 }

@@ -117,6 +117,7 @@ ApiStatus read_user_messages(const ResponsePrompt& prompt, MemoryBudget* memory,
     TRY(charge(reading_bytes((*turn)->input)));
     append(user_messages(TRY(Json::parse((*turn)->input, "the stored items"))));
   }
+  TRY(charge(2 * std::ssize(prompt.kept_input)));  // before the copy
   append(prompt.kept_input);
   return charge(0);
 }
