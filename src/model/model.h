@@ -57,7 +57,7 @@ struct ModelOptions {
   std::optional<ir::DType> weight_dtype = std::nullopt;
   std::optional<ir::DType> kv_cache_dtype = std::nullopt;
   std::int64_t page_size = 16;         // number of tokens in a KV cache page
-  std::int64_t max_requests = 256;     // the maximum number of requests in a forward; the length of last_ids
+  std::int64_t max_requests = 256;     // maximum of requests and drafts in a forward; the length of last_ids
   std::int64_t max_embeddings = 2048;  // rows of the input "embeddings"
   std::int64_t context_length = 0;     // longest sequence, which selects LongRoPE's factors; 0: the config's maximum
   int tp_rank = 0;

@@ -86,9 +86,10 @@ std::int64_t max_padded_tokens(const RunnerOptions& options) {
 
 std::int64_t max_head_rows(const RunnerOptions& options) {
   const std::int64_t decoded = options.decode_sizes.empty() ? 0 : options.decode_sizes.back();
-  // One run of the head should compute the rows of all running requests, because each run reads the weights again. If
-  // there are more than 2 * kMaxHeadRows requests, several runs share the rows. This limits the memory of logits. A
-  // decode graph always computes the logits of all its rows at once, so the result is at least the largest decode size.
+  // One run of the head should compute the rows of all running requests and their drafts, because each run reads the
+  // weights again. If there are more than 2 * kMaxHeadRows rows, several runs share them. This limits the memory of
+  // logits. A decode graph always computes the logits of all its rows at once, so the result is at least the largest
+  // decode size.
   return std::max({kMaxHeadRows, decoded, std::min(options.max_requests, 2 * kMaxHeadRows)});
 }
 

@@ -103,7 +103,8 @@ Result<ForwardBatch> make_prefill_batch(const ModelRunner& runner, std::int64_t 
 Result<ForwardBatch> make_decode_batch(const ModelRunner& runner, std::int64_t requests, std::int64_t context) {
   if (const std::int64_t most = runner.options().max_requests; requests > most)
     return invalid_argument(fmt::format(
-        "--batch-size: {} is not accepted; {} are the most of a forward (--max-running-requests)", requests, most));
+        "--batch-size: {} is not accepted; {} are the most of a forward (--max-running-requests and their drafts)",
+        requests, most));
   BatchBuilder builder(runner);
   for (std::int64_t i = 0; i < requests; ++i) builder.add(1, context - 1);
   return std::move(builder).finish();

@@ -3,7 +3,7 @@
 // it misses loads. The next load that it reads replaces them. An engine that has failed for good publishes nothing
 // more. Its load would be all zeros, so gateways would send requests to this engine.
 //
-//   std::unique_ptr<LoadPublisher> loads = TRY(LoadPublisher::start(endpoint, engines, max_requests, read));
+//   std::unique_ptr<LoadPublisher> loads = TRY(LoadPublisher::start(endpoint, engines, max_running, read));
 #pragma once
 
 #include <chrono>
