@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-inline constexpr PageId kNoPage{0};
+inline constexpr PageId kNoPage{0};  // the reserved page, which stands for none
 
 struct CacheGroupOptions {
   std::string name = "full";  // name, kind and window are those of ir::CacheGroup

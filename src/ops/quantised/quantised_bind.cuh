@@ -61,29 +61,28 @@ Result<Arrangement> arrange(const char* name, const QuantisedCall& p, std::int64
   const std::int64_t stages = ceil_div(p.k, std::int64_t{Product::kColumns});
   const std::int64_t most_blocks = kTileBlocks<Product> * p.workers;
   // turns_of() estimates a time in units of one stage: the time of `full` waves of `most` blocks (or clusters) each,
-  // plus the time of a last wave of `rest` blocks. `of_block` is the number of a block's stages, and `lone_faster` is
-  // how much faster the last wave runs at most if no other is before it. With few rows of x, memory bandwidth bounds
+  // plus the time of a last wave of `rest` blocks. `of_block` is the number of a block's stages, and `faster_alone` is
+  // how much faster the last wave runs at most if there are no full ones. With few rows of x, memory bandwidth bounds
   // the time.
   constexpr bool kBoundByMemory = kTileBlocks<Product> == 2;
   const auto turns_of = [](std::int64_t full, std::int64_t rest, std::int64_t most, std::int64_t of_block,
-                           double lone_faster, bool after_others) {
+                           double faster_alone) {
     if (rest == 0) return static_cast<double>(full * (of_block + kEndStages));
-    const double most_faster = !kBoundByMemory ? 1.0 : after_others || full > 0 ? kLastWaveFaster : lone_faster;
+    const double most_faster = !kBoundByMemory ? 1.0 : full > 0 ? kLastWaveFaster : faster_alone;
     const double faster = std::clamp(static_cast<double>(most) / static_cast<double>(rest), 1.0, most_faster);
     return static_cast<double>(full * (of_block + kEndStages) + kEndStages) + static_cast<double>(of_block) / faster;
   };
-  Arrangement best{
-      .shared = !Product::kRounds && !Product::kRowsFirst && tiles >= most_blocks,
-      .turns = turns_of(tiles / most_blocks, tiles % most_blocks, most_blocks, stages, kLoneWaveFaster, false)};
+  Arrangement best{.shared = !Product::kRounds && !Product::kRowsFirst && tiles >= most_blocks,
+                   .turns = turns_of(tiles / most_blocks, tiles % most_blocks, most_blocks, stages, kLoneWaveFaster)};
   if (p.deterministic) return best;
   for (int split = 2; split <= kMostSplit && stages >= 2 * split; ++split) {
     const std::int64_t clusters =
         TRY(clusters_at_once(kernel, kTileThreads<Product>, split, BlockMemory<Product>::kBytes, name));
     const std::int64_t whole = tiles / (clusters * split);  // number of waves of whole tiles
     const std::int64_t rest = tiles - whole * clusters * split;
-    const double turns =
-        static_cast<double>(whole * (stages + kEndStages)) +
-        turns_of(rest / clusters, rest % clusters, clusters, ceil_div(stages, std::int64_t{split}), 1.0, whole > 0);
+    const double turns = static_cast<double>(whole * (stages + kEndStages)) +
+                         turns_of(rest / clusters, rest % clusters, clusters, ceil_div(stages, std::int64_t{split}),
+                                  whole > 0 ? kLastWaveFaster : 1.0);
     if (turns < best.turns) best = {.split = split, .split_tiles = rest, .turns = turns};
   }
   return best;
