@@ -1,7 +1,7 @@
 // Binds attention of single rows on Hopper (decode_attention.cuh).
 #include "tessera/ops/attention/decode_attention.h"
 
-#include "tessera/ops/attention/cache_map.h"
+#include "tessera/ops/attention/cuda_cache_map.h"
 #include "tessera/ops/attention/cuda_attention_planner.h"
 #include "tessera/ops/attention/decode_attention.cuh"
 #include "tessera/ops/cuda/cuda_op.h"

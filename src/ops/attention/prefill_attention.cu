@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "tessera/ops/attention/cache_map.h"
+#include "tessera/ops/attention/cuda_cache_map.h"
 #include "tessera/ops/attention/prefill_attention.cuh"
 #include "tessera/ops/attention/prefill_copies.cuh"
 #include "tessera/ops/attention/prefill_rows.cuh"

@@ -1,4 +1,4 @@
-#include "tessera/ops/attention/cache_map.h"
+#include "tessera/ops/attention/cuda_cache_map.h"
 
 #include <array>
 #include <cstdint>
