@@ -104,6 +104,11 @@ void Communicator::abort(std::string_view reason) {
   end_group(cancelled(fmt::format("rank {} of {} left the group: {}", world_rank(), world_size(), reason)));
 }
 
+Status Communicator::abort_on_error(Status status) {
+  if (!status.ok()) abort(status.message());
+  return status;
+}
+
 Status Communicator::restart() {
   const auto has_kernels = [](Group& group) {
     const std::lock_guard lock(group.mutex);

@@ -86,6 +86,8 @@ class Communicator {
 
   // Aborts the group. `reason` appears in the other ranks' errors. If abort() is called again, the first reason stays.
   void abort(std::string_view reason);
+  // Aborts the group if `status` is an error, so that the other ranks do not wait for this one. Returns `status`.
+  Status abort_on_error(Status status);
   // Resets an aborted group to its initial state. Returns kFailedPrecondition if kernels of a device take part in
   // collectives (raise_when_ended), because such kernels cannot restart. Precondition: no rank is in a collective, or
   // enters one before this function returns. With several nodes, only rank 0 calls restart(). This call restarts the

@@ -27,18 +27,12 @@ Result<std::vector<ir::Type>> infer_all_gather(const ir::OpSignature& signature)
   return std::vector<ir::Type>{{x.dtype, {x.shape[0], x.shape[1] * ranks}}};
 }
 
-// Aborts the group if `status` is an error, so that the other ranks do not wait for this one.
-Status abort_on_error(Communicator& communicator, Status status) {
-  if (!status.ok()) communicator.abort(status.message());
-  return status;
-}
-
 Result<std::unique_ptr<BoundOp>> bind_all_reduce(const BindArgs& args) {
   const TensorView x = args.operands[0];
   Communicator* communicator = args.context.communicator;
   return make_cpu_op("all_reduce", [=]() -> Status {
     if (communicator == nullptr) return ok_status();
-    return abort_on_error(*communicator, communicator->all_reduce(x));
+    return communicator->abort_on_error(communicator->all_reduce(x));
   });
 }
 
@@ -51,7 +45,7 @@ Result<std::unique_ptr<BoundOp>> bind_all_gather(const BindArgs& args) {
   if (ranks != present)
     return failed_precondition(fmt::format("all_gather was built for {} ranks, but {} run", ranks, present));
   return make_cpu_op("all_gather", [=]() -> Status {
-    if (communicator != nullptr) return abort_on_error(*communicator, communicator->all_gather(x, y));
+    if (communicator != nullptr) return communicator->abort_on_error(communicator->all_gather(x, y));
     if (x.bytes() > 0) std::memcpy(y.data.raw(), x.data.raw(), static_cast<std::size_t>(x.bytes()));
     return ok_status();
   });

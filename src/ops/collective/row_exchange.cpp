@@ -35,12 +35,6 @@ Result<std::vector<ir::Type>> infer_scatter(const ir::OpSignature& signature) {
   return std::vector<ir::Type>{std::move(y)};
 }
 
-// Aborts the group if `status` is an error, so that the other ranks do not wait for this one.
-Status abort_on_error(Communicator& communicator, Status status) {
-  if (!status.ok()) communicator.abort(status.message());
-  return status;
-}
-
 // Binds an operator that calls `exchange`, a function of Communicator that takes the operand and the result.
 Result<std::unique_ptr<BoundOp>> bind(const char* name, const BindArgs& args,
                                       Status (Communicator::*exchange)(const TensorView&, const TensorView&)) {
@@ -49,7 +43,7 @@ Result<std::unique_ptr<BoundOp>> bind(const char* name, const BindArgs& args,
   const TensorView y = args.results[0];
   Communicator* communicator = args.context.communicator;
   return make_cpu_op(name, [=]() -> Status {
-    if (communicator != nullptr) return abort_on_error(*communicator, (communicator->*exchange)(x, y));
+    if (communicator != nullptr) return communicator->abort_on_error((communicator->*exchange)(x, y));
     if (x.bytes() > 0) std::memcpy(y.data.raw(), x.data.raw(), static_cast<std::size_t>(x.bytes()));
     return ok_status();
   });

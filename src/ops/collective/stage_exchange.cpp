@@ -27,25 +27,19 @@ Result<Communicator*> communicator_of(const BindArgs& args) {
 
 std::span<std::byte> bytes_of(const TensorView& x) { return {x.data.raw(), static_cast<std::size_t>(x.bytes())}; }
 
-// Aborts the group if `status` is an error, so that the other ranks do not wait for this one.
-Status abort_on_error(Communicator& communicator, Status status) {
-  if (!status.ok()) communicator.abort(status.message());
-  return status;
-}
-
 Result<std::unique_ptr<BoundOp>> bind_send(const BindArgs& args) {
   Communicator* communicator = TRY(communicator_of(args));
   return make_cpu_op("send_to_next", [communicator, x = args.operands[0]] {
-    return abort_on_error(
-        *communicator, communicator->pipeline()->send(communicator->world_rank(), Pipeline::Way::kToNext, bytes_of(x)));
+    return communicator->abort_on_error(
+        communicator->pipeline()->send(communicator->world_rank(), Pipeline::Way::kToNext, bytes_of(x)));
   });
 }
 
 Result<std::unique_ptr<BoundOp>> bind_receive(const BindArgs& args) {
   Communicator* communicator = TRY(communicator_of(args));
   return make_cpu_op("receive_from_previous", [communicator, x = args.operands[0]] {
-    return abort_on_error(*communicator, communicator->pipeline()->receive(communicator->world_rank(),
-                                                                           Pipeline::Way::kToNext, bytes_of(x)));
+    return communicator->abort_on_error(
+        communicator->pipeline()->receive(communicator->world_rank(), Pipeline::Way::kToNext, bytes_of(x)));
   });
 }
 
