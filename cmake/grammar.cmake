@@ -34,7 +34,7 @@ target_compile_definitions(tessera_xgrammar PRIVATE
 set_target_properties(tessera_xgrammar PROPERTIES
   CXX_STANDARD 17 CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON EXPORT_COMPILE_COMMANDS OFF)
 tessera_share_units(tessera_xgrammar 6)
-target_compile_options(tessera_xgrammar PRIVATE -w -O2 $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=1000000>)
+target_compile_options(tessera_xgrammar PRIVATE -w -O1 $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=1000000>)
 if(TESSERA_SANITIZE)
   target_compile_options(tessera_xgrammar PRIVATE -fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer)
 endif()

@@ -18,10 +18,10 @@ file(WRITE ${PROJECT_BINARY_DIR}/gpu_tests.txt "")
 #
 # Builds one layer: a static library tessera_NAME of SRCS and ALONE, and a test program NAME_test of TESTS.
 # ROOMS are subfolders. The CMakeLists.txt of each subfolder adds its sources with tessera_room().
-# ALONE are sources that never share a translation unit with others. Some are kernels, whose machine code must not
-# depend on other sources. Others define local names that further sources define too (a family's read_config, an
-# operator's infer).
-# VECTORISED layers have loops that rely on the compiler's vectoriser. They are compiled with -O3, others with -O2.
+# ALONE are sources that never share a translation unit with others, because they define local names that further
+# sources define too (a format's marks).
+# VECTORISED layers have loops that rely on the compiler's vectoriser. They are compiled with -O3. Other layers decide
+# what runs. They are compiled with -O1, which takes g++ a quarter less time than -O2 (docs/measurements/build.md).
 # DEPS are the names of lower layers. PRIVATE_DEPS are third-party targets for the layer and its test program alone.
 # HEADERS are precompiled together with the standard library's headers. The layer uses the result, and so do tests whose
 # first dependency is the layer (tessera_share_headers).
@@ -34,13 +34,16 @@ function(tessera_layer NAME)
     target_link_libraries(tessera_${NAME} PUBLIC tessera_${dep})
   endforeach()
   target_link_libraries(tessera_${NAME} PRIVATE ${ARG_PRIVATE_DEPS})
-  set(optimisation O2)
-  if(ARG_VECTORISED)
-    set(optimisation O3)
-  endif()
-  tessera_compile_options(tessera_${NAME} ${optimisation})
-  tessera_share_headers(tessera_${NAME} ${optimisation} ${ARG_HEADERS})
   set_target_properties(tessera_${NAME} PROPERTIES TESSERA_HEADERS "${ARG_HEADERS}")
+  if(ARG_VECTORISED)
+    tessera_compile_options(tessera_${NAME} O3)
+    tessera_share_headers(tessera_${NAME} O3 ${ARG_HEADERS})
+  else()
+    tessera_compile_options(tessera_${NAME} O1)
+    tessera_share_headers(tessera_${NAME} O1 ${ARG_HEADERS})
+    # With -O1 g++ 12 often believes that members of a std::variant or of a std::optional are uninitialised.
+    target_compile_options(tessera_${NAME} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  endif()
   set_property(GLOBAL APPEND PROPERTY TESSERA_LAYERS ${NAME})
 
   if(TESSERA_BUILD_TESTS)
@@ -52,17 +55,39 @@ function(tessera_layer NAME)
   endforeach()
 endfunction()
 
-# tessera_room(LAYER [SRCS …] [ALONE …] [TESTS …] [CUDA …]): adds sources of the current folder to the layer's library
-# (SRCS, ALONE), to its test program (TESTS) and to the CUDA backend (CUDA).
+# tessera_room(LAYER [SRCS …] [ALONE …] [VECTORISED …] [TESTS …] [CUDA …]): adds sources of the current folder to the
+# layer's library (SRCS, ALONE, VECTORISED), to its test program (TESTS) and to the CUDA backend (CUDA).
+# VECTORISED sources need -O3 in a layer that is compiled with -O1.
 function(tessera_room LAYER)
-  cmake_parse_arguments(ARG "" "" "SRCS;ALONE;TESTS;CUDA" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SRCS;ALONE;VECTORISED;TESTS;CUDA" ${ARGN})
   target_sources(tessera_${LAYER} PRIVATE ${ARG_SRCS} ${ARG_ALONE})
+  if(ARG_VECTORISED)
+    tessera_add_vectorised(${LAYER} ${ARG_VECTORISED})
+  endif()
   set_source_files_properties(${ARG_ALONE} TARGET_DIRECTORY tessera_${LAYER} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   if(TESSERA_BUILD_TESTS)
     target_sources(${LAYER}_test PRIVATE ${ARG_TESTS})
   endif()
   list(TRANSFORM ARG_CUDA PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
   set_property(GLOBAL APPEND PROPERTY TESSERA_CUDA_SOURCES ${ARG_CUDA})
+endfunction()
+
+# tessera_add_vectorised(LAYER SRCS …): adds sources of the current folder, compiled with -O3, to the layer's library.
+# They belong to the target tessera_LAYER_vectorised, which set_source_files_properties() needs as TARGET_DIRECTORY.
+function(tessera_add_vectorised LAYER)
+  set(target tessera_${LAYER}_vectorised)
+  if(NOT TARGET ${target})
+    get_target_property(libraries tessera_${LAYER} LINK_LIBRARIES)
+    get_target_property(headers tessera_${LAYER} TESSERA_HEADERS)
+    add_library(${target} OBJECT)
+    tessera_share_units(${target} 32)
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include)
+    target_link_libraries(${target} PRIVATE ${libraries})
+    tessera_compile_options(${target} O3)
+    tessera_share_headers(${target} O3 ${headers})
+    target_sources(tessera_${LAYER} PRIVATE $<TARGET_OBJECTS:${target}>)
+  endif()
+  target_sources(${target} PRIVATE ${ARGN})
 endfunction()
 
 # tessera_share_units(TARGET COUNT): compiles up to COUNT sources of the target as one translation unit, so that their
@@ -74,7 +99,8 @@ endfunction()
 # tessera_share_headers(TARGET OPTIMISATION [HEADERS …]): precompiles the headers of the standard library and of fmt,
 # and HEADERS, which nearly every source of the target includes. Targets with the same OPTIMISATION and HEADERS share
 # the result.
-# OPTIMISATION is O2 or O3 for libraries. It is O1 for tests, for which GoogleTest's headers are precompiled too.
+# OPTIMISATION is O1 or O3 for libraries. It is TESTS for tests, which are compiled with -O1 and for which GoogleTest's
+# headers are precompiled too.
 # <filesystem> and <iomanip> are left out, because with them a call quoted(std::string) would also find std::quoted.
 # Only g++ uses precompiled headers, and only if sources share translation units. Other builds find missing includes.
 function(tessera_share_headers TARGET OPTIMISATION)
@@ -90,7 +116,9 @@ function(tessera_share_headers TARGET OPTIMISATION)
     # The owner defines only macros that all targets define, because g++ refuses headers precompiled with other macros.
     file(WRITE ${PROJECT_BINARY_DIR}/headers.cpp "")
     add_library(${owner} OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/headers.cpp)
-    if(OPTIMISATION STREQUAL O1)
+    set(level ${OPTIMISATION})
+    if(OPTIMISATION STREQUAL TESTS)
+      set(level O1)
       # Tests are programs. g++ refuses headers precompiled with -fPIC in a program, which has -fPIE.
       set_target_properties(${owner} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
       target_compile_options(${owner} PRIVATE -fPIE)
@@ -99,7 +127,7 @@ function(tessera_share_headers TARGET OPTIMISATION)
     endif()
     target_include_directories(${owner} PRIVATE ${PROJECT_SOURCE_DIR}/include)
     target_link_libraries(${owner} PRIVATE fmt::fmt)
-    tessera_compile_options(${owner} ${OPTIMISATION})
+    tessera_compile_options(${owner} ${level})
     target_precompile_headers(${owner} PRIVATE
       <algorithm> <array> <atomic> <bit> <charconv> <chrono> <cmath> <condition_variable> <cstdint> <cstring> <deque>
       <fstream> <functional> <future> <limits> <map> <memory> <mutex> <numeric> <optional> <random> <set> <span> <sstream>
@@ -145,7 +173,7 @@ function(tessera_test NAME)
   tessera_share_units(${NAME} 12)
   list(GET ARG_DEPS 0 layer)
   get_property(headers TARGET ${layer} PROPERTY TESSERA_HEADERS)
-  tessera_share_headers(${NAME} O1 ${headers})
+  tessera_share_headers(${NAME} TESTS ${headers})
   # When a layer changes, dozens of programs are linked again. LLD takes a third of the default linker's time.
   if(TESSERA_LLD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_link_options(${NAME} PRIVATE -fuse-ld=lld)

@@ -28,6 +28,7 @@ TESSERA_CPU_CLONES std::uint64_t sum(const std::uint64_t* words, std::int64_t co
   const std::int64_t quarter = count / kPlaces / kLanes * kLanes;
   for (std::int64_t i = 0; i < quarter; i += kLanes)
     for (std::size_t place = 0; place < kPlaces; ++place)
+#pragma omp simd
       for (std::size_t lane = 0; lane < kLanes; ++lane)
         sums[place][lane] += words[static_cast<std::size_t>(quarter) * place + static_cast<std::size_t>(i) + lane];
   std::uint64_t total = 0;

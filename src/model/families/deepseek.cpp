@@ -18,7 +18,7 @@ namespace {
 using ir::ValueId;
 
 // Hugging Face's defaults for absent fields.
-constexpr std::int64_t kQueryRank = 1536;
+constexpr std::int64_t kDeepseekQueryRank = 1536;
 constexpr std::int64_t kHeadDim = 64;  // read_mla() replaces this value by the size of the rotated part
 
 Status expect_name(const Fields& fields, const char* key, const std::string& accepted) {
@@ -42,7 +42,7 @@ Status read_v2_method(const Fields& fields, MoeConfig& moe) {
 }
 
 Status read_v2(const Fields& fields, ModelConfig& config) {
-  TRY(read_mla(fields, kQueryRank, config));
+  TRY(read_mla(fields, kDeepseekQueryRank, config));
   if (TRY(fields.optional_bool("mlp_bias")).value_or(false)) return fields.unsupported("mlp_bias", "false");
   TRY(read_deepseek_experts(fields, /*first_dense=*/0, config));
   if (config.moe) TRY(read_v2_method(fields, *config.moe));
@@ -50,7 +50,7 @@ Status read_v2(const Fields& fields, ModelConfig& config) {
 }
 
 Status read_v3(const Fields& fields, ModelConfig& config) {
-  TRY(read_mla(fields, kQueryRank, config));
+  TRY(read_mla(fields, kDeepseekQueryRank, config));
   TRY(expect_name(fields, "scoring_func", "sigmoid"));
   TRY(expect_name(fields, "topk_method", "noaux_tc"));
   TRY(read_deepseek_experts(fields, /*first_dense=*/3, config));

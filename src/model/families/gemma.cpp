@@ -33,7 +33,7 @@ LayerRopes declare_ropes(LayerBuilder& b, const ModelConfig& config, const Token
 // Builds the body (Gemma Team, arXiv 2408.00118 and 2503.19786). There is a norm before and after attention, and before
 // and after the MLP. Each layer computes:
 //   h += norm(o(attention(rope(qkv(norm(h))))));  h += norm(down(act(gate(norm(h))) · up(norm(h))))
-ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
+ValueId build_gemma_body(LayerBuilder& b, const ModelConfig& config) {
   const TokenInputs tokens = declare_token_inputs(b, config);
   ResidualStream h(b, embed(b, config, tokens), config);
   const LayerRopes ropes = declare_ropes(b, config, tokens);
@@ -62,14 +62,14 @@ ModelFamily gemma2_family() {
   return {.architecture = "Gemma2ForCausalLM",
           .defaults = gemma2_defaults(),
           .read_config = read_gemma2_config,
-          .build_body = build_body};
+          .build_body = build_gemma_body};
 }
 
 ModelFamily gemma3_family() {
   return {.architecture = "Gemma3ForCausalLM",
           .defaults = gemma3_defaults(),
           .read_config = read_gemma3_config,
-          .build_body = build_body};
+          .build_body = build_gemma_body};
 }
 
 ModelFamily gemma3_nested_family() {

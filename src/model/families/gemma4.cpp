@@ -118,7 +118,7 @@ ValueId add_mixture(LayerBuilder& b, const ModelConfig& config, const TokenInput
 //   h += norm(down(act(gate(x)) · up(x))), x = norm(h); mixtures add the experts' output to the MLP's
 //   h += norm(projection(act(gate(h)) · the layer's own embeddings)), if the model has per-layer embeddings
 //   h *= a scalar
-ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
+ValueId build_gemma4_body(LayerBuilder& b, const ModelConfig& config) {
   const TokenInputs tokens = declare_token_inputs(b, config);
   const ValueId ids = resolve_ids(b, tokens, id_attributes(config));
   const ValueId embedded = embed(b, config, tokens, ids);
@@ -164,7 +164,7 @@ ModelFamily gemma4_family() {
   return {.architecture = "Gemma4ForCausalLM",
           .defaults = gemma4_defaults(),
           .read_config = read_gemma4_config,
-          .build_body = build_body};
+          .build_body = build_gemma4_body};
 }
 
 ModelFamily gemma4_nested_family() {

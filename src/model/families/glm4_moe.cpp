@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-Status read_config(const Fields& fields, ModelConfig& config) {
+Status read_glm4_moe_config(const Fields& fields, ModelConfig& config) {
   config.qkv_bias = TRY(fields.optional_bool("attention_bias")).value_or(false);  // the output projection has no bias
   if (TRY(fields.optional_bool("use_qk_norm")).value_or(false)) config.qk_norm = QkNorm::kHead;
   TRY(read_experts(fields, {.experts = "n_routed_experts", .experts_alias = "num_local_experts"}, *config.moe));
@@ -22,7 +22,7 @@ Status read_config(const Fields& fields, ModelConfig& config) {
   return set_full_attention(fields, config);
 }
 
-ir::ValueId build_draft(LayerBuilder& b, const ModelConfig& config) {
+ir::ValueId build_glm4_moe_draft(LayerBuilder& b, const ModelConfig& config) {
   return next_token_layer(b, config, cache_groups(config), nextn_tensors(b, config),
                           [&](ResidualStream& h, const AttentionInputs& shared, std::int64_t layer,
                               const std::string& prefix) { add_qwen3_moe_layer(b, shared, layer, h, prefix); });
@@ -41,9 +41,9 @@ ModelFamily glm4_moe_family() {
                                         .normalise = true,
                                         .correction_bias = true}},
           .partial_rotary = true,
-          .read_config = read_config,
+          .read_config = read_glm4_moe_config,
           .build_body = build_qwen3_moe_body,
-          .build_draft = build_draft};
+          .build_draft = build_glm4_moe_draft};
 }
 
 }  // namespace tessera

@@ -8,10 +8,10 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kQueryRank = 768;  // rank of the queries' latent vector if `q_lora_rank` is absent
+constexpr std::int64_t kGlm4MoeLiteQueryRank = 768;  // rank of the queries' latent vector if `q_lora_rank` is absent
 
-Status read_config(const Fields& fields, ModelConfig& config) {
-  TRY(read_mla(fields, kQueryRank, config));
+Status read_glm4_moe_lite_config(const Fields& fields, ModelConfig& config) {
+  TRY(read_mla(fields, kGlm4MoeLiteQueryRank, config));
   TRY(read_deepseek_experts(fields, /*first_dense=*/1, config));
   return set_full_attention(fields, config);
 }
@@ -30,7 +30,7 @@ ModelFamily glm4_moe_lite_family() {
                                         .normalise = true,
                                         .correction_bias = true,
                                         .scale = 1.8}},
-          .read_config = read_config,
+          .read_config = read_glm4_moe_lite_config,
           .build_body = build_deepseek_body,
           .build_draft = build_deepseek_draft};
 }

@@ -16,19 +16,19 @@ namespace tessera {
 namespace {
 
 // Hugging Face's defaults: kDefaultSwigluLimit is in modeling_gpt_oss.py, the others in configuration_gpt_oss.py.
-constexpr std::int64_t kDefaultSlidingWindow = 128;
+constexpr std::int64_t kGptOssDefaultSlidingWindow = 128;
 constexpr std::int64_t kWindowPeriod = 2;
 constexpr double kDefaultSwigluLimit = 7.0;
 
-MoeTensors experts_of(const std::string& layer) {
+MoeTensors gpt_oss_experts(const std::string& layer) {
   return {.router = {.weight = layer + "mlp.router"},
           .experts = {.prefix = layer + "mlp.experts.", .layout = ExpertLayout::kInterleaved}};
 }
 
 // Builds the body (OpenAI, arXiv 2508.10925): Mixtral's layers, with biases in all linears and sinks in attention.
-ir::ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
+ir::ValueId build_gpt_oss_body(LayerBuilder& b, const ModelConfig& config) {
   return build_llama_body(b, config, qkv_blocks, [&](const FeedForwardInput& in) {
-    return moe_mlp(b, config, in.x, in.slots, experts_of(in.prefix));
+    return moe_mlp(b, config, in.x, in.slots, gpt_oss_experts(in.prefix));
   });
 }
 
@@ -41,7 +41,7 @@ Status read_swiglu(const Fields& fields, MoeConfig& moe) {
   return ok_status();
 }
 
-Status read_mixture(const Fields& fields, ModelConfig& config) {
+Status read_gpt_oss_mixture(const Fields& fields, ModelConfig& config) {
   MoeConfig& moe = *config.moe;
   moe.intermediate_size = config.intermediate_size;
   moe.layers.assign(static_cast<std::size_t>(config.num_hidden_layers), true);
@@ -62,12 +62,12 @@ Status read_mixture(const Fields& fields, ModelConfig& config) {
   return read_swiglu(fields, moe);
 }
 
-Status read_config(const Fields& fields, ModelConfig& config) {
+Status read_gpt_oss_config(const Fields& fields, ModelConfig& config) {
   if (config.hidden_act != Activation::kSilu) return fields.unsupported("hidden_act", "silu");
   config.qkv_bias = config.o_bias = TRY(fields.optional_bool("attention_bias")).value_or(true);
-  const std::optional<std::int64_t> window = TRY(read_sliding_window(fields, kDefaultSlidingWindow));
+  const std::optional<std::int64_t> window = TRY(read_sliding_window(fields, kGptOssDefaultSlidingWindow));
   TRY(set_periodic_windows(fields, window, "sliding_window_pattern", kWindowPeriod, config));
-  return read_mixture(fields, config);
+  return read_gpt_oss_mixture(fields, config);
 }
 
 }  // namespace
@@ -96,8 +96,8 @@ ModelFamily gpt_oss_family() {
                                         .router_bias = true,
                                         .expert_bias = true}},
           .mxfp4_experts = true,
-          .read_config = read_config,
-          .build_body = build_body};
+          .read_config = read_gpt_oss_config,
+          .build_body = build_gpt_oss_body};
 }
 
 }  // namespace tessera

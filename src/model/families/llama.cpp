@@ -16,7 +16,7 @@ namespace {
 
 // Hugging Face's defaults (configuration_mistral.py, configuration_ministral3.py, configuration_qwen2.py,
 // configuration_qwen3.py).
-constexpr std::int64_t kDefaultSlidingWindow = 4096;
+constexpr std::int64_t kLlamaDefaultSlidingWindow = 4096;
 constexpr std::int64_t kDefaultMaxWindowLayers = 28;
 constexpr std::int64_t kDefaultQwen3HeadDim = 128;
 constexpr std::int64_t kDefaultMinistral3HeadDim = 128;
@@ -29,12 +29,12 @@ ir::ValueId mlp_of(LayerBuilder& b, const ModelConfig& config, const FeedForward
 
 // Builds the body (Touvron et al., arXiv 2302.13971). Each layer computes:
 //   h += o(attention(rope(qkv(norm(h)))));  h += down(act(gate(norm(h))) · up(norm(h)))
-ir::ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
+ir::ValueId build_llama_text_body(LayerBuilder& b, const ModelConfig& config) {
   return build_llama_body(b, config, qkv_blocks, [&](const FeedForwardInput& in) { return mlp_of(b, config, in); });
 }
 
 // Builds the next-token layer, which only the bundled model has. It uses DeepSeek's names for the tensors.
-ir::ValueId build_draft(LayerBuilder& b, const ModelConfig& config) {
+ir::ValueId build_llama_draft(LayerBuilder& b, const ModelConfig& config) {
   return next_token_layer(
       b, config, cache_groups(config), nextn_tensors(b, config),
       [&](ResidualStream& h, const AttentionInputs& shared, std::int64_t layer, const std::string& prefix) {
@@ -51,7 +51,7 @@ Status read_llama(const Fields& fields, ModelConfig& config) {
 
 Status read_mistral(const Fields& fields, ModelConfig& config) {
   // An absent field means the default window, but null means that there is no window.
-  const std::optional<std::int64_t> window = TRY(read_sliding_window(fields, kDefaultSlidingWindow));
+  const std::optional<std::int64_t> window = TRY(read_sliding_window(fields, kLlamaDefaultSlidingWindow));
   return set_sliding_windows(fields, window, /*first=*/0, config);
 }
 
@@ -60,7 +60,7 @@ Status read_ministral3(const Fields& fields, ModelConfig& config) {
 }
 
 Status read_qwen_windows(const Fields& fields, ModelConfig& config) {
-  std::optional<std::int64_t> window = TRY(read_sliding_window(fields, kDefaultSlidingWindow));
+  std::optional<std::int64_t> window = TRY(read_sliding_window(fields, kLlamaDefaultSlidingWindow));
   if (!TRY(fields.optional_bool("use_sliding_window")).value_or(false)) window.reset();
   const std::optional<std::int64_t> first = TRY(fields.optional_int("max_window_layers", 0, ModelConfig::kMaxLayers));
   return set_sliding_windows(fields, window, first.value_or(kDefaultMaxWindowLayers), config);
@@ -115,11 +115,11 @@ Status read_qwen3_classifier(const Fields& fields, ModelConfig& config) {
 }  // namespace
 
 ModelFamily llama_family() {
-  return {.architecture = "LlamaForCausalLM", .read_config = read_llama, .build_body = build_body};
+  return {.architecture = "LlamaForCausalLM", .read_config = read_llama, .build_body = build_llama_text_body};
 }
 
 ModelFamily mistral_family() {
-  return {.architecture = "MistralForCausalLM", .read_config = read_mistral, .build_body = build_body};
+  return {.architecture = "MistralForCausalLM", .read_config = read_mistral, .build_body = build_llama_text_body};
 }
 
 ModelFamily ministral3_family() {
@@ -134,22 +134,22 @@ ModelFamily ministral3_family() {
           .defaults = {.head_dim = kDefaultMinistral3HeadDim, .rms_norm_eps = 1e-5, .rope = rope},
           .query_growth = true,
           .read_config = read_ministral3,
-          .build_body = build_body};
+          .build_body = build_llama_text_body};
 }
 
 ModelFamily qwen2_family() {
   return {.architecture = "Qwen2ForCausalLM",
           .defaults = {.qkv_bias = true},
           .read_config = read_qwen_windows,
-          .build_body = build_body};
+          .build_body = build_llama_text_body};
 }
 
 ModelFamily qwen3_family() {
   return {.architecture = "Qwen3ForCausalLM",
           .defaults = {.head_dim = kDefaultQwen3HeadDim, .qk_norm = QkNorm::kHead},
           .read_config = read_qwen3,
-          .build_body = build_body,
-          .build_draft = build_draft};
+          .build_body = build_llama_text_body,
+          .build_draft = build_llama_draft};
 }
 
 ModelFamily qwen3_classifier_family() {

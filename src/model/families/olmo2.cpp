@@ -13,7 +13,8 @@ using ir::ValueId;
 
 // Builds attention: x [T, hidden] → [T, hidden]. q and k are normed before the rotation. Each norm covers a whole row
 // with all its heads.
-ValueId attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ValueId x, const std::string& p) {
+ValueId olmo2_attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer, ValueId x,
+                        const std::string& p) {
   const ModelConfig& config = in.config;
   const std::vector<LinearBlock> blocks = qkv_blocks(config, p);
   const ValueId qkv = b.linear(p + "qkv_proj", x, blocks, config.qkv_bias, Parallel::kColumn);
@@ -36,14 +37,15 @@ ValueId attention(LayerBuilder& b, const AttentionInputs& in, std::int64_t layer
 // Builds the body (OLMo et al., arXiv 2501.00656). Norms come after attention and the MLP, not before them.
 // Each layer computes:
 //   h += norm(o(attention(rope(norm(q(h)), norm(k(h))), v(h))));  h += norm(down(act(gate(h)) · up(h)))
-ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
+ValueId build_olmo2_body(LayerBuilder& b, const ModelConfig& config) {
   const TokenInputs tokens = declare_token_inputs(b, config);
   ResidualStream h(b, embed(b, config, tokens), config);
   const AttentionInputs shared{.config = config, .tokens = tokens, .rope = rope_table(b, config, tokens)};
   for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string p = b.begin_layer(layer);
     const std::string mlp = p + "mlp.";
-    h.add(h.norm_of(attention(b, shared, layer, h.value(), p + "self_attn."), p + "post_attention_layernorm.weight"));
+    h.add(h.norm_of(olmo2_attention(b, shared, layer, h.value(), p + "self_attn."),
+                    p + "post_attention_layernorm.weight"));
     h.add(h.norm_of(gated_mlp(b, config, h.value(), gate_up_blocks(config, mlp), mlp),
                     p + "post_feedforward_layernorm.weight"));
   }
@@ -51,7 +53,7 @@ ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
   return h.norm(b.tensor("norm.weight"));
 }
 
-Status read_config(const Fields& fields, ModelConfig& config) {
+Status read_olmo2_config(const Fields& fields, ModelConfig& config) {
   config.qkv_bias = config.o_bias = TRY(fields.optional_bool("attention_bias")).value_or(false);
   return set_full_attention(fields, config);
 }
@@ -61,8 +63,8 @@ Status read_config(const Fields& fields, ModelConfig& config) {
 ModelFamily olmo2_family() {
   return {.architecture = "Olmo2ForCausalLM",
           .defaults = {.rms_norm_eps = 1e-5, .round_norms_once = true, .qk_norm = QkNorm::kRow},
-          .read_config = read_config,
-          .build_body = build_body};
+          .read_config = read_olmo2_config,
+          .build_body = build_olmo2_body};
 }
 
 }  // namespace tessera

@@ -10,14 +10,14 @@ namespace {
 
 // Builds the body (Abdin et al., arXiv 2404.14219): Llama's layers. The checkpoint has q, k and v in one tensor, and
 // gate and up in another. Rotation uses LongRoPE and may leave part of each head unrotated.
-ir::ValueId build_body(LayerBuilder& b, const ModelConfig& config) {
+ir::ValueId build_phi3_body(LayerBuilder& b, const ModelConfig& config) {
   return build_llama_body(b, config, fused_qkv_blocks, [&](const FeedForwardInput& in) {
     const std::string mlp = in.prefix + "mlp.";
     return gated_mlp(b, config, in.x, fused_gate_up_blocks(config, mlp), mlp);
   });
 }
 
-Status read_config(const Fields& fields, ModelConfig& config) {
+Status read_phi3_config(const Fields& fields, ModelConfig& config) {
   std::optional<std::int64_t> window = TRY(read_sliding_window(fields, std::nullopt));
   // A window as long as the context has no effect. It is removed, because attention is faster without a window: the
   // attention kernel can then split the keys of one tile of query rows into parts that run in parallel.
@@ -31,8 +31,8 @@ ModelFamily phi3_family() {
   return {.architecture = "Phi3ForCausalLM",
           .defaults = {.rms_norm_eps = 1e-5},
           .partial_rotary = true,
-          .read_config = read_config,
-          .build_body = build_body};
+          .read_config = read_phi3_config,
+          .build_body = build_phi3_body};
 }
 
 }  // namespace tessera

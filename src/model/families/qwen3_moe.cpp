@@ -12,14 +12,14 @@ namespace {
 using ir::ValueId;
 
 // Hugging Face's default (configuration_qwen3_moe.py).
-constexpr std::int64_t kDefaultSlidingWindow = 4096;
+constexpr std::int64_t kQwen3MoeDefaultSlidingWindow = 4096;
 
-Status read_config(const Fields& fields, ModelConfig& config) {
+Status read_qwen3_moe_config(const Fields& fields, ModelConfig& config) {
   config.qkv_bias = config.o_bias = TRY(fields.optional_bool("attention_bias")).value_or(false);
   TRY(read_experts(fields, {.experts = "num_experts", .experts_alias = "num_local_experts"}, *config.moe));
   TRY(read_sparse_step(fields, config));
   config.moe->normalise = TRY(fields.optional_bool("norm_topk_prob")).value_or(false);
-  std::optional<std::int64_t> window = TRY(read_sliding_window(fields, kDefaultSlidingWindow));
+  std::optional<std::int64_t> window = TRY(read_sliding_window(fields, kQwen3MoeDefaultSlidingWindow));
   if (!TRY(fields.optional_bool("use_sliding_window")).value_or(false)) window.reset();
   return set_sliding_windows(fields, window, /*first=*/0, config);
 }
@@ -48,7 +48,7 @@ ModelFamily qwen3_moe_family() {
   return {.architecture = "Qwen3MoeForCausalLM",
           .defaults = {.qk_norm = QkNorm::kHead,
                        .moe = MoeConfig{.num_experts = 128, .experts_per_token = 8, .intermediate_size = 768}},
-          .read_config = read_config,
+          .read_config = read_qwen3_moe_config,
           .build_body = build_qwen3_moe_body};
 }
 

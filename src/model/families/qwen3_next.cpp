@@ -63,7 +63,7 @@ ValueId build_layers(LayerBuilder& b, const ModelConfig& config, const Tensors& 
 }
 
 // Builds the next-token layer. The layer's tensors have the same names in both generations.
-ValueId build_draft(LayerBuilder& b, const ModelConfig& config, const Tensors& tensors) {
+ValueId build_qwen3_next_draft(LayerBuilder& b, const ModelConfig& config, const Tensors& tensors) {
   return next_token_layer(b, config, cache_groups(config),
                           {.embedding_norm = "mtp.pre_fc_norm_embedding.weight",
                            .hidden_norm = "mtp.pre_fc_norm_hidden.weight",
@@ -78,8 +78,12 @@ constexpr Tensors k35Tensors{.net_blocks = delta_net_blocks, .experts = ExpertLa
 
 ValueId build_qwen3_next(LayerBuilder& b, const ModelConfig& config) { return build_layers(b, config, kNextTensors); }
 ValueId build_qwen3_5(LayerBuilder& b, const ModelConfig& config) { return build_layers(b, config, k35Tensors); }
-ValueId build_next_draft(LayerBuilder& b, const ModelConfig& config) { return build_draft(b, config, kNextTensors); }
-ValueId build_3_5_draft(LayerBuilder& b, const ModelConfig& config) { return build_draft(b, config, k35Tensors); }
+ValueId build_next_draft(LayerBuilder& b, const ModelConfig& config) {
+  return build_qwen3_next_draft(b, config, kNextTensors);
+}
+ValueId build_3_5_draft(LayerBuilder& b, const ModelConfig& config) {
+  return build_qwen3_next_draft(b, config, k35Tensors);
+}
 
 // Reads which layers are delta nets. "layer_types" lists them. Without that list, every n-th layer has attention, with
 // n = "full_attention_interval", and all others are delta nets.
@@ -133,7 +137,7 @@ Status read_delta_net(const Fields& fields, ModelConfig& config) {
   return ok_status();
 }
 
-Status read_config(const Fields& fields, ModelConfig& config) {
+Status read_qwen3_next_config(const Fields& fields, ModelConfig& config) {
   config.qkv_bias = config.o_bias = TRY(fields.optional_bool("attention_bias")).value_or(false);
   if (!TRY(fields.optional_bool("attn_output_gate")).value_or(true))
     return fields.unsupported("attn_output_gate", "true");
@@ -144,7 +148,7 @@ Status read_config(const Fields& fields, ModelConfig& config) {
 
 // Reads the config of a model in which every layer has experts.
 Status read_moe_config(const Fields& fields, ModelConfig& config) {
-  TRY(read_config(fields, config));
+  TRY(read_qwen3_next_config(fields, config));
   MoeConfig& moe = *config.moe;
   TRY(read_experts(fields, {.experts = "num_experts", .experts_alias = "num_local_experts"}, moe));
   moe.shared_intermediate_size =
@@ -217,7 +221,7 @@ ModelFamily qwen3_5_text_family() {
   return {.architecture = "Qwen3_5ForCausalLM",
           .defaults = defaults(),
           .partial_rotary = true,
-          .read_config = read_config,
+          .read_config = read_qwen3_next_config,
           .build_body = build_qwen3_5,
           .build_draft = build_3_5_draft};
 }
@@ -226,7 +230,7 @@ ModelFamily qwen3_5_family() {
   ModelFamily family = qwen3_5_text_family();
   family.architecture = "Qwen3_5ForConditionalGeneration";
   add_tower(family);
-  family.read_config = with_images<read_config>;
+  family.read_config = with_images<read_qwen3_next_config>;
   return family;
 }
 

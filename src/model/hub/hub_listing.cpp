@@ -24,7 +24,7 @@ const std::string* string_at(const Json& json, std::string_view key) {
   return value != nullptr && value->is_string() ? &value->as_string() : nullptr;
 }
 
-bool stays_inside(std::string_view name) {
+bool has_plain_parts(std::string_view name) {
   for (std::size_t begin = 0; begin <= name.size();) {
     const std::size_t end = std::min(name.find('/', begin), name.size());
     if (!is_plain_name(name.substr(begin, end - begin))) return false;
@@ -81,7 +81,7 @@ Result<HubListing> parse_hub_listing(std::string_view text, const std::string& w
   listing.commit = *commit;
   for (const Json& entry : siblings->as_array()) {
     const std::string* name = string_at(entry, "rfilename");
-    if (name == nullptr || !stays_inside(*name)) {
+    if (name == nullptr || !has_plain_parts(*name)) {
       return data_loss(fmt::format("{}: the file name {} is not accepted; one that stays in its folder is", what,
                                    shown_value(entry.find("rfilename"))));
     }

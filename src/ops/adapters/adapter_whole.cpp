@@ -25,7 +25,7 @@ Status check_matrices(const ir::OpSignature& s, const std::array<ir::Dim, 2>& sh
   return expect_type(s, 3, "sizes", {ir::DType::kInt32, {slots, ir::Dim(std::int64_t{1})}});
 }
 
-Result<std::vector<ir::Type>> infer_linear(const ir::OpSignature& s) {
+Result<std::vector<ir::Type>> infer_adapter_linear(const ir::OpSignature& s) {
   TRY(expect_floating(s, 0, "y"));
   TRY(expect_rank(s, 0, "y", 2));
   TRY(expect_rank(s, 1, "x", 2));
@@ -102,7 +102,7 @@ const ir::OpDecl kAdapterWholeLinear{
     .summary = "y = x . wT of the row's slot, where it has one: mut [T, M], [T, K], [S, M, K], i32[S, 1], i32[5, T]",
     .operands = {{"y", true}, {"x"}, {"w"}, {"sizes"}, {"rows"}},
     .attributes = {},
-    .infer = infer_linear,
+    .infer = infer_adapter_linear,
 };
 
 const ir::OpDecl kAdapterWholeEmbedding{

@@ -47,7 +47,7 @@ Status check_attributes(const ir::Node& node) {
   return ok_status();
 }
 
-Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
+Result<std::vector<ir::Type>> infer_attention(const ir::OpSignature& signature) {
   const ir::Type& q = signature.operands[0];
   const ir::Type& cache = signature.operands[1];
   const ir::Type& out = signature.operands[3];
@@ -87,7 +87,7 @@ const ir::OpDecl kAttention{
                    {.name = "window", .kind = ir::AttributeKind::kInt},
                    {.name = "softcap", .kind = ir::AttributeKind::kDouble},
                    {.name = kWantedRowsOnly, .kind = ir::AttributeKind::kBool}},
-    .infer = infer,
+    .infer = infer_attention,
     .split_by_default = true,
 };
 

@@ -1,8 +1,8 @@
 // Binds attention of single rows on Hopper (decode_attention.cuh).
 #include "tessera/ops/attention/decode_attention.h"
 
-#include "tessera/ops/attention/cuda_cache_map.h"
 #include "tessera/ops/attention/cuda_attention_planner.h"
+#include "tessera/ops/attention/cuda_cache_map.h"
 #include "tessera/ops/attention/decode_attention.cuh"
 #include "tessera/ops/cuda/cuda_op.h"
 #include "tessera/ops/cuda/cuda_shared_memory.h"

@@ -44,7 +44,7 @@ Status check_matrices(const ir::OpSignature& s, std::size_t operand, const char*
   return ok_status();
 }
 
-Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
+Result<std::vector<ir::Type>> infer_latent_attention(const ir::OpSignature& s) {
   const ir::Type& q = s.operands[kQ];
   TRY(expect_floating(s, kQ, "q"));
   TRY(expect_rank(s, kQ, "q", 2));
@@ -220,7 +220,7 @@ const ir::OpDecl kLatentAttention{
     .attributes = {{.name = "group", .kind = ir::AttributeKind::kInt, .required = true},
                    {.name = "scale", .kind = ir::AttributeKind::kDouble, .required = true},
                    {.name = "interleaved", .kind = ir::AttributeKind::kBool}},
-    .infer = infer,
+    .infer = infer_latent_attention,
     .split_by_default = true,
 };
 

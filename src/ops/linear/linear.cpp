@@ -20,7 +20,7 @@ Optional optional_operands(const ir::Node& node) {
   return {node.attribute_or("bias", false), node.attribute_or("residual", false)};
 }
 
-Result<std::vector<ir::Type>> infer(const ir::OpSignature& signature) {
+Result<std::vector<ir::Type>> infer_linear(const ir::OpSignature& signature) {
   const ir::Type& x = signature.operands[0];
   const ir::Type& w = signature.operands[1];
   const auto [bias, residual] = optional_operands(signature.node);
@@ -91,7 +91,7 @@ const ir::OpDecl kLinear{
                  {.name = "residual", .optional = true}},
     .attributes = {{.name = "bias", .kind = ir::AttributeKind::kBool},
                    {.name = "residual", .kind = ir::AttributeKind::kBool}},
-    .infer = infer,
+    .infer = infer_linear,
     .rows = ir::RowUse::kByRow,
 };
 

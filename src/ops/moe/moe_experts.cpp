@@ -88,7 +88,7 @@ Status check_weights(const ir::OpSignature& s, std::int64_t hidden, std::size_t 
   return ok_status();
 }
 
-Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
+Result<std::vector<ir::Type>> infer_moe_experts(const ir::OpSignature& s) {
   const bool gate_up_bias = s.node.attribute_or("gate_up_bias", false);
   const bool down_bias = s.node.attribute_or("down_bias", false);
   const bool mxfp4 = s.node.attribute_or("mxfp4", false);
@@ -187,7 +187,7 @@ const ir::OpDecl kMoeExperts{
                  {.name = "gate_up_zeros", .optional = true},
                  {.name = "down_zeros", .optional = true}},
     .attributes = attributes(),
-    .infer = infer,
+    .infer = infer_moe_experts,
     .rows = ir::RowUse::kByRow,
 };
 

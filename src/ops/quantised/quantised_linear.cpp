@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kInputs{"plain", "token", "group", "block"};
 
-Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
+Result<std::vector<ir::Type>> infer_quantised_linear(const ir::OpSignature& s) {
   const QuantisedFormat format = TRY(QuantisedFormat::of(s.node));
   const bool bias = s.node.attribute_or("bias", false);
   const bool residual = s.node.attribute_or("residual", false);
@@ -61,7 +61,7 @@ const ir::OpDecl kQuantisedLinear{
                  {.name = "bias", .optional = true},
                  {.name = "residual", .optional = true}},
     .attributes = attributes(),
-    .infer = infer,
+    .infer = infer_quantised_linear,
     .rows = ir::RowUse::kByRow,
 };
 

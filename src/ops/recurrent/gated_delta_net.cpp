@@ -17,7 +17,7 @@ Status check_state(const ir::OpSignature& s) {
   return ok_status();
 }
 
-Result<std::vector<ir::Type>> infer(const ir::OpSignature& s) {
+Result<std::vector<ir::Type>> infer_gated_delta_net(const ir::OpSignature& s) {
   const ir::Type& qkv = s.operands[0];
   TRY(expect_floating(s, 0, "qkv"));
   TRY(expect_rank(s, 0, "qkv", 2));
@@ -61,7 +61,7 @@ const ir::OpDecl kGatedDeltaNet{
     .attributes = {{.name = "group", .kind = ir::AttributeKind::kInt, .required = true},
                    {.name = "key_heads", .kind = ir::AttributeKind::kInt, .required = true},
                    {.name = "drafts", .kind = ir::AttributeKind::kInt}},
-    .infer = infer,
+    .infer = infer_gated_delta_net,
     .split_by_default = true,
 };
 

@@ -97,7 +97,7 @@ Result<std::vector<ir::Type>> infer_empty(const ir::OpSignature& s) {
 
 Result<std::vector<ir::Type>> infer_empty_like(const ir::OpSignature& s) { return std::vector{s.operands[0]}; }
 
-struct Part {
+struct SplitPart {
   std::byte* data;
   std::int64_t row_bytes;
 };
@@ -108,7 +108,7 @@ Result<std::unique_ptr<BoundOp>> bind_split(const BindArgs& args) {
     std::int64_t rows;
     std::int64_t row_bytes;
     std::int64_t count;
-    Part parts[kMaxSplits];
+    SplitPart parts[kMaxSplits];
 
     void operator()() const {
       parallel_rows(rows, 2 * row_bytes, [&](std::int64_t begin, std::int64_t end) {

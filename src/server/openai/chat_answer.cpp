@@ -11,8 +11,8 @@
 namespace tessera {
 namespace {
 
-struct Choice {
-  explicit Choice(const ChatTextStyle& style) : parts(style) {}
+struct ChatChoice {
+  explicit ChatChoice(const ChatTextStyle& style) : parts(style) {}
   ChatText parts;
   // In a stream, the members down to `logprobs` hold only the output that is not sent yet. Otherwise they hold the
   // whole output.
@@ -50,7 +50,7 @@ class ChatAnswer : public Answer {
     if (!style_.fingerprint.empty()) head.key("system_fingerprint").value(style_.fingerprint);
     head_ = head.take();
     for (int c = 0; c < style_.n; ++c) {
-      Choice& choice = choices_.emplace_back(style_.text);
+      ChatChoice& choice = choices_.emplace_back(style_.text);
       choice.usage.prompt_tokens = style_.prompt_tokens;
       choice.usage.image_tokens = style_.image_tokens;
       choice.content = style_.echo;
@@ -60,14 +60,14 @@ class ChatAnswer : public Answer {
   Status failure() const override {
     // Only a plugin's parser can fail. If it fails, the answer reports an internal error, because the plugin is at
     // fault and not the client.
-    for (const Choice& choice : choices_) {
+    for (const ChatChoice& choice : choices_) {
       if (!choice.parts.status().ok()) return internal_error(choice.parts.status().message());
     }
     return ok_status();
   }
 
   void on_event(std::size_t index, const RequestEvent& event, Completion* end, std::string& stream) override {
-    Choice& choice = choices_[index];
+    ChatChoice& choice = choices_[index];
     if (event.token) {
       ++choice.usage.completion_tokens;
       if (choice.parts.in_reasoning()) ++choice.usage.reasoning_tokens;
@@ -109,7 +109,7 @@ class ChatAnswer : public Answer {
     Usage usage{.prompt_tokens = style_.prompt_tokens,
                 .cached_tokens = choices_.front().usage.cached_tokens,
                 .image_tokens = style_.image_tokens};
-    for (const Choice& choice : choices_) {
+    for (const ChatChoice& choice : choices_) {
       usage.completion_tokens += choice.usage.completion_tokens;
       usage.reasoning_tokens += choice.usage.reasoning_tokens;
       usage.drafts.add(choice.usage.drafts);
@@ -138,7 +138,7 @@ class ChatAnswer : public Answer {
   }
 
   void write_choice(JsonWriter& json, std::size_t i) {
-    Choice& choice = choices_[i];
+    ChatChoice& choice = choices_[i];
     json.object().key("index").value(i).key("message").object();
     json.key("role").value("assistant").key("content");
     if (choice.has_calls) {
@@ -160,14 +160,14 @@ class ChatAnswer : public Answer {
   }
 
   // Writes a choice's additional members. Only for an answer that is not streamed.
-  void write_extras(JsonWriter& json, const Choice& choice) const {
+  void write_extras(JsonWriter& json, const ChatChoice& choice) const {
     if (style_.token_ids) write_ids(json.key("token_ids"), choice.ids);
     if (style_.choices_have_prompt_ids) write_ids(json.key("prompt_token_ids"), style_.prompt_ids);
     if (style_.hidden_states)
       write_last_hidden_state(json.key("hidden_states"), choice.hidden_states, style_.hidden_size);
   }
 
-  void add(Choice& choice, ChatPieces pieces) const {
+  void add(ChatChoice& choice, ChatPieces pieces) const {
     if (style_.include_reasoning) choice.reasoning += pieces.reasoning;
     choice.content += pieces.content;
     choice.has_calls = choice.has_calls || !pieces.calls.empty();
@@ -182,7 +182,7 @@ class ChatAnswer : public Answer {
   }
 
   // Writes what follows a choice's message or delta, whose object is already closed.
-  void write_end(JsonWriter& json, Choice& choice) const {
+  void write_end(JsonWriter& json, ChatChoice& choice) const {
     json.key("logprobs");
     if (style_.logprobs) {
       json.object().key("content").raw('[' + choice.logprobs.take() + ']').key("refusal").null().end_object();
@@ -195,7 +195,7 @@ class ChatAnswer : public Answer {
   }
 
   void append_chunks(std::size_t index, std::string& stream) {
-    Choice& choice = choices_[index];
+    ChatChoice& choice = choices_[index];
     const FinishReason finish = std::exchange(choice.finish, FinishReason::kNone);
     if (!choice.begun) {
       choice.begun = true;
@@ -212,7 +212,7 @@ class ChatAnswer : public Answer {
     append_chunk(index, stream, [](JsonWriter&) {});
   }
 
-  static void write_pieces(JsonWriter& delta, Choice& choice) {
+  static void write_pieces(JsonWriter& delta, ChatChoice& choice) {
     if (!choice.reasoning.empty()) delta.key("reasoning_content").value(choice.reasoning);
     if (!choice.content.empty()) delta.key("content").value(choice.content);
     choice.reasoning.clear();
@@ -226,7 +226,7 @@ class ChatAnswer : public Answer {
 
   template <class WriteDelta>
   void append_chunk(std::size_t index, std::string& stream, const WriteDelta& write_delta) {
-    Choice& choice = choices_[index];
+    ChatChoice& choice = choices_[index];
     JsonWriter& json = chunk_;
     json.clear();
     json.raw(head_).key("choices").array().object().key("index").value(index).key("delta").object();
@@ -245,7 +245,7 @@ class ChatAnswer : public Answer {
 
   ChatStyle style_;
   std::string head_;  // the beginning of every JSON object that is sent, without its closing brace
-  std::vector<Choice> choices_;
+  std::vector<ChatChoice> choices_;
   JsonWriter chunk_;  // a member so that all chunks of a stream reuse its memory
 };
 

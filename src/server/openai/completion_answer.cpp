@@ -61,8 +61,8 @@ class LogprobColumns {
   std::int64_t offset_ = 0;
 };
 
-struct Choice {
-  Choice(const Tokenizer* tokenizer, bool tokens_as_ids) : columns(tokenizer, tokens_as_ids) {}
+struct CompletionChoice {
+  CompletionChoice(const Tokenizer* tokenizer, bool tokens_as_ids) : columns(tokenizer, tokens_as_ids) {}
   std::string text{};  // in a stream: the text of the next chunk; otherwise: the whole text
   LogprobColumns columns;
   FinishReason finish = FinishReason::kNone;
@@ -91,7 +91,7 @@ class CompletionAnswer : public Answer {
   }
 
   void on_event(std::size_t index, const RequestEvent& event, Completion* end, std::string& stream) override {
-    Choice& choice = choices_[index];
+    CompletionChoice& choice = choices_[index];
     choice.text += event.text;
     choice.finish = event.finish;
     if (event.token) {
@@ -122,7 +122,7 @@ class CompletionAnswer : public Answer {
 
  private:
   void add_end(std::size_t index, Completion& end) {
-    Choice& choice = choices_[index];
+    CompletionChoice& choice = choices_[index];
     choice.graph_info = GraphInfo::of(end);
     choice.tokens = std::ssize(end.output_ids);
     usage_.completion_tokens += choice.tokens;
@@ -146,7 +146,7 @@ class CompletionAnswer : public Answer {
     write_choice(json, index);
     write_choice_end(json, choices_[index]);
     json.end_array();
-    const Choice& choice = choices_[index];
+    const CompletionChoice& choice = choices_[index];
     if (style_.stream.continuous_usage_stats) {
       const std::size_t prompt = index / static_cast<std::size_t>(style_.n);
       write_usage(json.key("usage"),
@@ -164,7 +164,7 @@ class CompletionAnswer : public Answer {
     JsonParts parts;
     parts.once([this](JsonWriter& json) { json.raw(head_).key("choices").array(); });
     for (std::size_t i = 0; i < choices_.size(); ++i) {
-      const Choice& choice = choices_[i];
+      const CompletionChoice& choice = choices_[i];
       parts.once([this, i](JsonWriter& json) { write_choice(json, i); });
       if (style_.prompt_logprobs) {
         parts.once([](JsonWriter& json) { json.key("prompt_logprobs"); });
@@ -182,7 +182,7 @@ class CompletionAnswer : public Answer {
 
   // Writes the members of a choice before "prompt_logprobs". The object stays open.
   void write_choice(JsonWriter& json, std::size_t index) {
-    Choice& choice = choices_[index];
+    CompletionChoice& choice = choices_[index];
     json.object().key("index").value(index).key("text").value(choice.text).key("logprobs");
     choice.text.clear();
     if (style_.logprobs) {
@@ -195,7 +195,7 @@ class CompletionAnswer : public Answer {
       choice.ids.clear();
     }
   }
-  void write_choice_end(JsonWriter& json, const Choice& choice) const {
+  void write_choice_end(JsonWriter& json, const CompletionChoice& choice) const {
     if (style_.hidden_states)
       write_last_hidden_state(json.key("hidden_states"), choice.hidden_states, style_.hidden_size);
     json.key("finish_reason").value_or_null(answer_finish_reason(choice.finish)).end_object();
@@ -203,7 +203,7 @@ class CompletionAnswer : public Answer {
 
   CompletionStyle style_;
   std::string head_;  // the beginning of every JSON object that is sent, without its closing brace
-  std::vector<Choice> choices_;
+  std::vector<CompletionChoice> choices_;
   JsonWriter chunk_;  // a member so that all chunks of a stream reuse its memory
   Usage usage_;
 };

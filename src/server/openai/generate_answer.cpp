@@ -14,7 +14,7 @@ namespace tessera {
 namespace {
 
 // The JSON object of one generated text. Each step of a stream extends the object and sends all of it.
-struct Choice {
+struct GenerateChoice {
   GenerateChoiceStyle style;
   std::string text{};  // escaped as in a JSON string, without the quotes
   JsonWriter ids{};    // a JSON list without its brackets, like the lists below
@@ -38,7 +38,7 @@ class GenerateAnswer : public Answer {
   }
 
   void on_event(std::size_t index, const RequestEvent& event, Completion* end, std::string& stream) override {
-    Choice& choice = choices_[index];
+    GenerateChoice& choice = choices_[index];
     choice.finish = event.finish;
     choice.text += json_text(event.text);
     if (event.token) {
@@ -89,44 +89,44 @@ class GenerateAnswer : public Answer {
     for (const TokenLogprob& top : token.top) write_token(json, top);
     json.end_array();
   }
-  void add_logprobs(Choice& choice, const TokenLogprobs& token) const {
+  void add_logprobs(GenerateChoice& choice, const TokenLogprobs& token) const {
     write_token(choice.output_logprobs, token.token);
     if (choice.style.top_logprobs) write_tops(choice.output_tops, token);
   }
 
   // Writes prompt token i with its log-probability, which is null for the first token, as in SGLang.
-  void write_input_logprob(JsonWriter& json, const Choice& choice, std::size_t i) const {
+  void write_input_logprob(JsonWriter& json, const GenerateChoice& choice, std::size_t i) const {
     constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
     const std::span<const TokenLogprobs> tokens = choice.end.prompt_logprobs;
     if (i > 0) return write_token(json, tokens[i].token);
     write_token(json, {.id = tokens.empty() ? choice.style.last_prompt_id : tokens[0].token.id, .logprob = kNone});
   }
-  void write_input_tops(JsonWriter& json, const Choice& choice, std::size_t i) const {
+  void write_input_tops(JsonWriter& json, const GenerateChoice& choice, std::size_t i) const {
     if (i > 0) return write_tops(json, choice.end.prompt_logprobs[i]);
     json.null();
   }
   // Returns the number of prompt tokens to write, at least one.
-  static std::size_t input_count(const Choice& choice) {
+  static std::size_t input_count(const GenerateChoice& choice) {
     return std::max<std::size_t>(choice.end.prompt_logprobs.size(), 1);
   }
 
   // Writes row r of the hidden states, and closes the prompt's list after the prompt's last row. The rows are written
   // as [[the prompt's rows], output row, output row, …].
-  void write_hidden_row(JsonWriter& json, const Choice& choice, std::size_t r) const {
+  void write_hidden_row(JsonWriter& json, const GenerateChoice& choice, std::size_t r) const {
     const auto width = static_cast<std::size_t>(style_.hidden_size);
     json.array();
     for (const float value : std::span(choice.end.hidden_states).subspan(r * width, width)) json.value(value);
     json.end_array();
     if (r + 1 == prompt_rows(choice)) json.end_array();
   }
-  std::size_t rows(const Choice& choice) const {
+  std::size_t rows(const GenerateChoice& choice) const {
     return choice.end.hidden_states.size() / static_cast<std::size_t>(style_.hidden_size);
   }
-  std::size_t prompt_rows(const Choice& choice) const {
+  std::size_t prompt_rows(const GenerateChoice& choice) const {
     return std::min(rows(choice), static_cast<std::size_t>(choice.style.prompt_tokens));
   }
 
-  static void write_finish(JsonWriter& json, const Choice& choice) {
+  static void write_finish(JsonWriter& json, const GenerateChoice& choice) {
     json.key("finish_reason");
     if (choice.finish == FinishReason::kNone) {
       json.null();
@@ -146,7 +146,7 @@ class GenerateAnswer : public Answer {
 
   // The next functions write a choice's object in sections. The choice's long lists are written between the sections.
 
-  void write_begin(JsonWriter& json, const Choice& choice, std::int64_t index) const {
+  void write_begin(JsonWriter& json, const GenerateChoice& choice, std::int64_t index) const {
     json.object();
     if (index >= 0) json.key("index").value(index);
     json.key("text").raw('"' + choice.text + '"').key("output_ids").raw('[' + choice.ids.text() + ']');
@@ -163,20 +163,22 @@ class GenerateAnswer : public Answer {
     }
     json.key("e2e_latency").value(choice.end.total_ms * 1e-3);
   }
-  static void write_output_logprobs(JsonWriter& json, const Choice& choice) {
+  static void write_output_logprobs(JsonWriter& json, const GenerateChoice& choice) {
     json.key("output_token_logprobs").raw('[' + choice.output_logprobs.text() + ']');
     if (choice.style.top_logprobs) json.key("output_top_logprobs").raw('[' + choice.output_tops.text() + ']');
   }
-  static void write_end(JsonWriter& json, const Choice& choice) {
+  static void write_end(JsonWriter& json, const GenerateChoice& choice) {
     if (has_ended(choice) && choice.style.graph_info)
       write_graph_info(json.key("graph_info"), GraphInfo::of(choice.end));
     json.end_object().end_object();
   }
-  static bool is_large(const Choice& choice) { return choice.style.hidden_states || choice.style.input_logprobs; }
-  static bool has_ended(const Choice& choice) { return choice.finish != FinishReason::kNone; }
+  static bool is_large(const GenerateChoice& choice) {
+    return choice.style.hidden_states || choice.style.input_logprobs;
+  }
+  static bool has_ended(const GenerateChoice& choice) { return choice.finish != FinishReason::kNone; }
 
   // Writes one event of a stream. The last event of a large choice is instead written by large_events().
-  void write(JsonWriter& json, const Choice& choice, std::int64_t index) const {
+  void write(JsonWriter& json, const GenerateChoice& choice, std::int64_t index) const {
     write_begin(json, choice, index);
     if (!has_ended(choice)) {
       if (choice.style.logprobs) write_output_logprobs(json, choice);
@@ -188,7 +190,7 @@ class GenerateAnswer : public Answer {
   }
 
   // Adds the lists of a choice that has ended.
-  void add_lists(JsonParts& parts, const Choice& choice) const {
+  void add_lists(JsonParts& parts, const GenerateChoice& choice) const {
     if (choice.style.logprobs) {
       parts.once([](JsonWriter& json) { json.key("input_token_logprobs").array(); });
       parts.each(input_count(choice), [&](JsonWriter& json, std::size_t i) { write_input_logprob(json, choice, i); });
@@ -210,7 +212,7 @@ class GenerateAnswer : public Answer {
   }
 
   // Adds the object of a choice that has ended.
-  void add_choice(JsonParts& parts, const Choice& choice, std::int64_t index) const {
+  void add_choice(JsonParts& parts, const GenerateChoice& choice, std::int64_t index) const {
     parts.once([&choice, index, this](JsonWriter& json) { write_begin(json, choice, index); });
     add_lists(parts, choice);
     parts.once([&](JsonWriter& json) { write_end(json, choice); });
@@ -219,13 +221,13 @@ class GenerateAnswer : public Answer {
   JsonParts parts() {
     JsonParts parts;
     if (style_.list) parts.once([](JsonWriter& json) { json.array(); });
-    for (const Choice& choice : choices_) add_choice(parts, choice, -1);
+    for (const GenerateChoice& choice : choices_) add_choice(parts, choice, -1);
     if (style_.list) parts.once([](JsonWriter& json) { json.end_array(); });
     return parts;
   }
 
   GenerateStyle style_;
-  std::vector<Choice> choices_;
+  std::vector<GenerateChoice> choices_;
 };
 
 }  // namespace

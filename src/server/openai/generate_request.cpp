@@ -19,7 +19,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kDefaultTokens = 128;  // SGLang's default
+constexpr std::int64_t kDefaultGeneratedTokens = 128;  // SGLang's default
 
 // The prompts of a request. If embeddings are given, the ids are zeros.
 struct Inputs {
@@ -239,7 +239,7 @@ ApiResult<ApiJob> prepare_generate(const ServedModel& model, std::string_view bo
                     .timeout_s = timeout_s,
                     .retention = retention};
     request.adapter = TRY(model.adapter_by_path(own, named));
-    TRY(model.set_length(request, output.max_new_tokens, kDefaultTokens, param));
+    TRY(model.set_length(request, output.max_new_tokens, kDefaultGeneratedTokens, param));
     if (!inputs.embeds.empty()) request.input_embeds = std::move(inputs.embeds[i]);
     const LogprobFields logprobs = TRY(read_logprobs(own, request));
     request.return_hidden_states = TRY(own.boolean_or("return_hidden_states", false));
