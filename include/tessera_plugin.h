@@ -232,7 +232,7 @@ typedef struct tessera_plugin_operator {
 
 typedef struct tessera_plugin_limits {
   size_t size;
-  int64_t max_requests;
+  int64_t max_requests; /* requests in a forward; each drafted token counts as one more */
   int64_t max_tokens; /* query rows in a forward, padding included */
   int64_t max_pages_per_request;
   int64_t page_size;     /* tokens */

@@ -40,12 +40,12 @@ def write_wheel(folder, info, target):
     """Writes all files of `folder` as one wheel in the folder `target`. Returns its path."""
     path = target / f"{info.name.removesuffix('.dist-info')}-{TAG}.whl"
     record = []
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as wheel:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
         def add(name, data, mode):
             entry = zipfile.ZipInfo(name, DATE)
             entry.external_attr = (0o100000 | mode) << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
-            wheel.writestr(entry, data, compresslevel=9)
+            wheel.writestr(entry, data, compresslevel=6)  # level 9 takes four times as long and saves one percent
 
         for file in sorted(path for path in folder.rglob("*") if path.is_file()):
             name, data = file.relative_to(folder).as_posix(), file.read_bytes()

@@ -190,6 +190,18 @@ TEST(GraphBuilder, IsEmptyAfterFinish) {
   EXPECT_EQ(graph->values[1].name, "add");
 }
 
+TEST(Graph, TypeOfAnAbsentValueIsAnError) {
+  const OpTable ops = test_op_table();
+  GraphBuilder b("g", ops);
+  b.input("x", kHidden);
+  const Graph graph = *b.finish();
+  EXPECT_EQ(*graph.type_of("x"), kHidden);
+  const Result<Type> absent = graph.type_of("y");
+  ASSERT_FALSE(absent.ok());
+  EXPECT_EQ(absent.status().code(), StatusCode::kInternal);
+  EXPECT_THAT(absent.status().message(), HasSubstr("graph g has no value \"y\""));
+}
+
 TEST(OpTable, FindsEveryDeclarationAndNoOther) {
   const OpTable ops = test_op_table();
   for (const OpDecl* decl : ops.all()) EXPECT_EQ(ops.find(decl->name), decl);

@@ -157,7 +157,7 @@ std::string ladders_text(const Explanation& e) {
   const auto line = [](bool on, const std::vector<std::int64_t>& sizes) {
     return on && !sizes.empty() ? fmt::format("{}", fmt::join(sizes, " ")) : std::string("off");
   };
-  return fmt::format("Decode: one graph of {}\n\nSizes\n  prefill, tokens    {}{}\n  decode, requests   {}{}\n{}\n",
+  return fmt::format("Decode: one graph of {}\n\nSizes\n  prefill, tokens    {}{}\n  decode, rows       {}{}\n{}\n",
                      plural(e.decode_ops, "op"), line(runner.graphs.prefill, runner.prefill_sizes),
                      e.full_sizes.empty() ? "" : "\n   as one graph      " + line(runner.graphs.prefill, e.full_sizes),
                      line(runner.graphs.decode, runner.decode_sizes),

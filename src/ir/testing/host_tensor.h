@@ -13,6 +13,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -43,32 +44,56 @@ struct HostTensor {
   void set_raw(std::int64_t i, T value) {
     std::memcpy(bytes.data() + static_cast<std::size_t>(i) * sizeof(T), &value, sizeof(T));
   }
-  double at(std::int64_t i) const {
+  // Calls body with a value of the element's C++ type.
+  template <class Body>
+  void with_type(const Body& body) const {
     switch (dtype) {
-      case ir::DType::kFloat32: return static_cast<double>(raw<float>(i));
-      case ir::DType::kBFloat16: return static_cast<double>(to_float(raw<BFloat16>(i)));
-      case ir::DType::kFloat16: return static_cast<double>(to_float(raw<Float16>(i)));
-      case ir::DType::kInt32: return static_cast<double>(raw<std::int32_t>(i));
-      case ir::DType::kInt64: return static_cast<double>(raw<std::int64_t>(i));
-      case ir::DType::kUInt8: return static_cast<double>(raw<std::uint8_t>(i));
-      case ir::DType::kFloat8E4M3: return static_cast<double>(to_float(raw<Float8E4M3>(i)));
+      case ir::DType::kFloat32: return body(float());
+      case ir::DType::kBFloat16: return body(BFloat16());
+      case ir::DType::kFloat16: return body(Float16());
+      case ir::DType::kInt32: return body(std::int32_t());
+      case ir::DType::kInt64: return body(std::int64_t());
+      case ir::DType::kUInt8: return body(std::uint8_t());
+      case ir::DType::kFloat8E4M3: return body(Float8E4M3());
     }
-    return 0;
+  }
+  // Reads elements [first, first + count).
+  void read(std::int64_t first, std::int64_t count, double* out) const {
+    with_type([&]<class T>(T) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        const T value = raw<T>(first + i);
+        if constexpr (std::is_integral_v<T>) {
+          out[i] = static_cast<double>(value);
+        } else {
+          out[i] = static_cast<double>(to_float(value));
+        }
+      }
+    });
+  }
+  // Writes elements from `first` on. element(i) is element first + i.
+  template <class Element>
+  void write(std::int64_t first, std::int64_t count, const Element& element) {
+    with_type([&]<class T>(T) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        if constexpr (std::is_integral_v<T>) {
+          set_raw(first + i, static_cast<T>(element(i)));
+        } else {
+          set_raw(first + i, from_float<T>(static_cast<float>(element(i))));
+        }
+      }
+    });
+  }
+  double at(std::int64_t i) const {
+    double value = 0;
+    read(i, 1, &value);
+    return value;
   }
   void set(std::int64_t i, double v) {
-    switch (dtype) {
-      case ir::DType::kFloat32: return set_raw(i, static_cast<float>(v));
-      case ir::DType::kBFloat16: return set_raw(i, from_float<BFloat16>(static_cast<float>(v)));
-      case ir::DType::kFloat16: return set_raw(i, from_float<Float16>(static_cast<float>(v)));
-      case ir::DType::kInt32: return set_raw(i, static_cast<std::int32_t>(v));
-      case ir::DType::kInt64: return set_raw(i, static_cast<std::int64_t>(v));
-      case ir::DType::kUInt8: return set_raw(i, static_cast<std::uint8_t>(v));
-      case ir::DType::kFloat8E4M3: return set_raw(i, from_float<Float8E4M3>(static_cast<float>(v)));
-    }
+    write(i, 1, [v](std::int64_t) { return v; });
   }
   std::vector<double> values() const {
     std::vector<double> out(static_cast<std::size_t>(size()));
-    for (std::int64_t i = 0; i < size(); ++i) out[static_cast<std::size_t>(i)] = at(i);
+    read(0, size(), out.data());
     return out;
   }
   ir::Type type() const { return {dtype, ir::Shape(dims.begin(), dims.end())}; }
@@ -88,13 +113,13 @@ inline HostTensor poisoned_tensor(ir::DType dtype, std::vector<std::int64_t> dim
 }
 inline HostTensor filled_tensor(ir::DType dtype, std::vector<std::int64_t> dims, double value) {
   HostTensor t = poisoned_tensor(dtype, std::move(dims));
-  for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, value);
+  t.write(0, t.size(), [value](std::int64_t) { return value; });
   return t;
 }
 inline HostTensor make_tensor(ir::DType dtype, std::vector<std::int64_t> dims, std::span<const double> values) {
   HostTensor t = poisoned_tensor(dtype, std::move(dims));
   EXPECT_EQ(t.size(), static_cast<std::int64_t>(values.size()));
-  for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, values[static_cast<std::size_t>(i)]);
+  t.write(0, t.size(), [values](std::int64_t i) { return values[static_cast<std::size_t>(i)]; });
   return t;
 }
 inline HostTensor int_tensor(std::vector<std::int64_t> dims, const std::vector<std::int32_t>& values) {
@@ -106,7 +131,7 @@ inline HostTensor random_tensor(ir::DType dtype, std::vector<std::int64_t> dims,
   HostTensor t = poisoned_tensor(dtype, std::move(dims));
   std::mt19937 generator(seed);
   std::uniform_real_distribution<double> uniform(low, high);
-  for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, uniform(generator));
+  t.write(0, t.size(), [&](std::int64_t) { return uniform(generator); });
   return t;
 }
 

@@ -53,9 +53,9 @@ struct Recorded {
     bench.plan(with_unseen_pages_freed(config, batch), rows);
     EXPECT_TRUE(op->load(operands).ok());
     EXPECT_TRUE(op->replay().ok());
-    Result<std::vector<HostTensor>> after = op->operands();
-    EXPECT_TRUE(after.ok()) << after.status().message();
-    return (*after)[3];
+    Result<HostTensor> out = op->operand(3);
+    EXPECT_TRUE(out.ok()) << out.status().message();
+    return *std::move(out);
   }
   Config config;
   Bench bench;

@@ -123,12 +123,11 @@ inline void store_token(const Config& c, HostTensor& cache, std::int64_t slot, c
     return;
   }
   const auto count = static_cast<std::int64_t>(elements.size());
-  for (std::int64_t i = 0; i < count; ++i) cache.set(slot * count + i, elements[static_cast<std::size_t>(i)]);
+  cache.write(slot * count, count, [&](std::int64_t i) { return elements[static_cast<std::size_t>(i)]; });
 }
 
-// Returns element `i` of the token in a slot, where `i` counts the elements of all heads.
-inline double cached_element(const Config& c, const HostTensor& cache, std::int64_t slot, std::int64_t i) {
-  if (!is_int8_cache(c.cache_dtype)) return cache.at(slot * c.kv_heads * c.head_dim + i);
+// Returns element `i` of the token in a slot of a cache of int8, where `i` counts the elements of all heads.
+inline double int8_element(const Config& c, const HostTensor& cache, std::int64_t slot, std::int64_t i) {
   const Int8Layout layout = c.int8_layout();
   const std::int64_t page = slot / c.page_size;
   const std::int64_t token = slot % c.page_size;
@@ -165,7 +164,11 @@ inline std::vector<HostTensor> make_operands(const Config& c, const ForwardBatch
       store_token(c, k_cache, slot_of(c, batch, b, p), keys);
       store_token(c, v_cache, slot_of(c, batch, b, p), values);
     }
-  std::vector<HostTensor> operands{q, k_cache, v_cache, poisoned_tensor(c.dtype, q.dims)};
+  std::vector<HostTensor> operands;
+  operands.push_back(std::move(q));
+  operands.push_back(std::move(k_cache));
+  operands.push_back(std::move(v_cache));
+  operands.push_back(poisoned_tensor(c.dtype, operands[0].dims));
   // Sinks have the magnitude of the scores, and are the same for every batch.
   if (c.sinks) operands.push_back(random_tensor(ir::DType::kFloat32, {c.heads}, 17, -3, 6));
   if (!has_cache_scales(c.cache_dtype)) return operands;
@@ -180,11 +183,17 @@ inline std::vector<double> gather(const Config& c, const ForwardBatch& batch, co
                                   double scale) {
   if (!has_cache_scales(c.cache_dtype)) scale = 1;
   const std::int64_t token = c.kv_heads * c.head_dim;
-  std::vector<double> out;
-  out.reserve(static_cast<std::size_t>(batch.kv_lens[b] * token));
-  for (std::int64_t p = 0; p < batch.kv_lens[b]; ++p)
-    for (std::int64_t i = 0; i < token; ++i)
-      out.push_back(scale * cached_element(c, cache, slot_of(c, batch, b, p), i));
+  std::vector<double> out(static_cast<std::size_t>(batch.kv_lens[b] * token));
+  for (std::int64_t p = 0; p < batch.kv_lens[b]; ++p) {
+    const std::int64_t slot = slot_of(c, batch, b, p);
+    double* row = out.data() + p * token;
+    if (!is_int8_cache(c.cache_dtype)) {
+      cache.read(slot * token, token, row);
+    } else {
+      for (std::int64_t i = 0; i < token; ++i) row[i] = int8_element(c, cache, slot, i);
+    }
+    for (std::int64_t i = 0; i < token; ++i) row[i] *= scale;
+  }
   return out;
 }
 

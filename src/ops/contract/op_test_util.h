@@ -136,6 +136,7 @@ class OpCase {
   std::int64_t recorded_nodes() const { return graph_->stats().nodes; }
   // Reads the operands' current contents.
   Result<std::vector<HostTensor>> operands() { return fetch(operands_, 0); }
+  Result<HostTensor> operand(std::size_t i) { return std::move(TRY(fetch({operands_[i]}, i)).front()); }
   Result<std::vector<HostTensor>> results() { return fetch(results_, operands_.size()); }
   Stream& stream() { return *stream_; }
 

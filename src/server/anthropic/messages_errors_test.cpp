@@ -137,6 +137,10 @@ TEST(MessagesErrors, NameTheSchemaThatCannotBeKept) {
             "field \"tool_choice\": the parameters of the tool \"g\": JSON schema: #/properties/a: "},
            {TWO_TOOLS R"({"type": "tool", "name": "g"})", "tool_choice",
             "field \"tool_choice\": the parameters of the tool \"g\": JSON schema: #/properties/a: "},
+           {USER R"("tools": [{"name": "f", "input_schema":
+                 {"items": {"anyOf": [{"properties": {"parameters": {"type": "banana"}}}]}}}],
+                 "tool_choice": {"type": "tool", "name": "f"})",
+            "tool_choice", "tool \"f\": JSON schema: #/items/anyOf/0/properties/parameters: "},
        })
     expect_refused_message(c, model);
 }

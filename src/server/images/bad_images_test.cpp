@@ -111,7 +111,8 @@ TEST(BadImage, RefusesMalformedParts) {
           part(R"({"type": "input_image", "file_id": "f"})", ".file_id", "accepted: \"image_url\" instead"),
           part(R"({"type": "input_image"})", ".image_url", "missing; accepted: a URL"),
           part(R"({"type": "input_image", "image_url": ")" + good + R"(", "detail": 1})", ".detail", "a string"),
-          part(R"({"type": "video_url"})", ".type", R"(accepted: "text", "input_text", "image_url" or "input_image")"),
+          part(R"({"type": "video_url"})", ".type",
+               R"(accepted: "text", "input_text", "output_text", "image_url" or "input_image")"),
       });
 }
 

@@ -71,10 +71,12 @@ ApiResult<Json> read_parts(const Json::Array& parts, const std::string& param, b
       has_images = true;
       continue;
     }
-    if (is_image) return part.unsupported("type", "\"text\" or \"input_text\", as this model reads no images");
+    if (is_image)
+      return part.unsupported("type", R"("text", "input_text" or "output_text", as this model reads no images)");
     if (type != "text" && type != "input_text" && type != "output_text")
-      return part.unsupported("type", images_allowed ? R"("text", "input_text", "image_url" or "input_image")"
-                                                     : R"("text" or "input_text")");
+      return part.unsupported("type", images_allowed
+                                          ? R"("text", "input_text", "output_text", "image_url" or "input_image")"
+                                          : R"("text", "input_text" or "output_text")");
     const std::optional<std::string> piece = TRY(part.string("text"));
     if (!piece) return part.wrong("text", "a string");
     if (i > 0) joined += '\n';

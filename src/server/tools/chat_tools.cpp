@@ -53,11 +53,12 @@ Json embedded_parameters(const Json& tool) {
   return parameters.set("$id", "parameters");
 }
 
-std::optional<OutputGrammar> json_schema(const Json& schema, std::vector<std::string> tools) {
+std::optional<OutputGrammar> json_schema(const Json& schema, std::vector<std::string> tools, bool list_of_calls) {
   std::optional<OutputGrammar> grammar(std::in_place);
   grammar->spec = {.kind = GrammarSpec::Kind::kJsonSchema, .text = schema.dump()};
   grammar->param = "tool_choice";
   grammar->tools = std::move(tools);
+  grammar->list_of_calls = list_of_calls;
   return grammar;
 }
 
@@ -119,7 +120,7 @@ ApiResult<std::optional<OutputGrammar>> tool_grammar(const ToolFields& tools) {
   std::vector<std::string> names;
   for (const Json& tool : tools.tools.as_array()) {
     if (tools.choice == ToolChoice::kNamed && name_of(tool) == tools.named)
-      return json_schema(parameters_of(tool), {tools.named});
+      return json_schema(parameters_of(tool), {tools.named}, /*list_of_calls=*/false);
     names.push_back(name_of(tool));
     Json name = Json::object();
     name.set("const", name_of(tool));
@@ -137,7 +138,7 @@ ApiResult<std::optional<OutputGrammar>> tool_grammar(const ToolFields& tools) {
   Json schema = Json::object();
   schema.set("type", "array").set("minItems", 1).set("items", std::move(items));
   if (!tools.parallel) schema.set("maxItems", 1);
-  return json_schema(schema, std::move(names));
+  return json_schema(schema, std::move(names), /*list_of_calls=*/true);
 }
 
 }  // namespace tessera

@@ -134,10 +134,10 @@ ApiStatus read_keys(const ApiFields& fields, std::span<const Key> keys, std::opt
 
 }  // namespace
 
-// A schema of several tools has the parameters of tool i at this path. The client sent these parameters alone.
+// The schema of a list of calls has the parameters of tool i at this path. The client sent these parameters alone.
 std::string grammar_error(const OutputGrammar& grammar, std::string message) {
   std::string tool = grammar.tools.size() == 1 ? grammar.tools[0] : "";
-  for (std::size_t i = 0; i < grammar.tools.size(); ++i) {
+  for (std::size_t i = 0; grammar.list_of_calls && i < grammar.tools.size(); ++i) {
     const std::string path = fmt::format("#/items/anyOf/{}/properties/parameters", i);
     const std::size_t at = message.find(path);
     if (at == std::string::npos) continue;

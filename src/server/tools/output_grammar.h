@@ -15,6 +15,7 @@ struct OutputGrammar {
   GrammarSpec spec;
   std::string param;                 // the field that asked for the grammar
   std::vector<std::string> tools{};  // the names of the tools whose parameters the grammar has, in its order
+  bool list_of_calls = false;        // a list of calls of `tools`, and not the parameters of a single one
 };
 
 // Returns the message for a grammar that cannot be compiled, which names the field and the tool. `message` is the
