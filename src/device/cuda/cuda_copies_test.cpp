@@ -67,5 +67,21 @@ TEST(CudaCopies, PinnedMemoryIsNotStaged) {
   EXPECT_TRUE(device->is_pinned(from->data() + 1, (1 << 20) - 1));
 }
 
+// Bug caught: a distance between rows that the driver refuses, and rows that are copied one by one without need.
+TEST(CudaCopies, RowsTooFarApartAreCopiedOneByOne) {
+  const FakeDriver fake;
+  const std::unique_ptr<CudaDevice> device = open_fake(fake);
+  constexpr std::int64_t kPitch = FakeDriver::kLargestPitch;
+  const std::unique_ptr<Allocation> memory = *device->allocate(3 * (kPitch + 1), "states");
+  const std::unique_ptr<Stream> stream = *device->create_stream("main");
+  ASSERT_TRUE(stream->fill(memory->data(), 1, 8).ok());
+  ASSERT_TRUE(stream->copy_rows(memory->data() + 64, memory->data(), 8, kPitch, 3).ok());
+  EXPECT_EQ(fake.calls("cuMemcpy2DAsync"), 1);
+  EXPECT_EQ(fake.calls("cuMemcpyDtoDAsync"), 0);
+  ASSERT_TRUE(stream->copy_rows(memory->data() + 64, memory->data(), 8, kPitch + 1, 3).ok());
+  EXPECT_EQ(fake.calls("cuMemcpy2DAsync"), 1);
+  EXPECT_EQ(fake.calls("cuMemcpyDtoDAsync"), 3);
+}
+
 }  // namespace
 }  // namespace tessera

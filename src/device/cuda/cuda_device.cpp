@@ -85,6 +85,7 @@ Status CudaDevice::read_properties() {
   const int major = TRY(read_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
   const int minor = TRY(read_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
   const int multiprocessors = TRY(read_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  largest_pitch_ = TRY(read_attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH));
   const int capability = 10 * major + minor;
   if (capability < kOldestComputeCapability) {
     return unimplemented(

@@ -58,6 +58,8 @@ class CudaDevice final : public Device {
   std::int64_t available_bytes() const override;
 
   CUdevice handle() const { return device_; }
+  // Returns the largest distance between rows, in bytes, that copies of rows accept.
+  std::int64_t largest_pitch() const { return largest_pitch_; }
   // Makes the device's context current on the calling thread. Makes no driver call if the context is current already.
   Status make_current() const;
 
@@ -109,6 +111,7 @@ class CudaDevice final : public Device {
   std::string name_;        // for example "cuda:0"
   const std::uint64_t id_;  // unique, unlike context handles, which the driver reuses
   DeviceProperties properties_;
+  std::int64_t largest_pitch_ = 0;
   std::atomic<int> events_{0};
   OpenRecording recording_;
 

@@ -46,6 +46,7 @@ Status use(Device& device) {
   Stream* const side = TRY(stream->side());
   TRY(stream->begin_recording("piece 0"));
   TRY(stream->copy(arena->base(), memory->data(), 64));
+  TRY(stream->copy_rows(arena->base(), memory->data(), 8, 16, 2));
   TRY(stream->fork_side());
   TRY(side->fill(arena->base(), 1, 32));
   TRY(stream->join_side());
@@ -159,7 +160,7 @@ bool may_fail_in_silence(const std::string& function, int nth) {
   // use() makes the first call of cuStreamSynchronize. The destructors of the stream and of the side stream make the
   // later calls and ignore their errors.
   if (function == "cuStreamSynchronize") return nth >= 2;
-  if (function == "cuDeviceGetAttribute") return nth > 3;  // arenas work without these attributes
+  if (function == "cuDeviceGetAttribute") return nth > 4;  // arenas work without these attributes
   return kReleases.contains(function);
 }
 
@@ -226,6 +227,7 @@ TEST(CudaDriver, LostDeviceSaysSoAtOnce) {
                                   stream->upload(memory->data(), &host, 1),
                                   stream->download(&host, memory->data(), 1),
                                   stream->copy(memory->data(), memory->data() + 1, 1),
+                                  stream->copy_rows(memory->data(), memory->data() + 8, 1, 16, 2),
                                   stream->fill(memory->data(), 1, 1),
                                   stream->record(*event),
                                   stream->wait(*event),

@@ -94,6 +94,23 @@ Status CudaStream::copy(DeviceAddress to, DeviceAddress from, std::size_t bytes)
                        {"cuMemcpyDtoDAsync", DeviceCall::kLaunch, "copy", bytes});
 }
 
+Status CudaStream::copy_rows(DeviceAddress to, DeviceAddress from, std::size_t bytes, std::int64_t pitch,
+                             std::int64_t rows) {
+  if (rows == 1 || pitch > device_.largest_pitch()) return Stream::copy_rows(to, from, bytes, pitch, rows);
+  TRY(check_addresses(DeviceCall::kLaunch, name_, bool(to), bool(from), bytes));
+  if (bytes == 0 || rows == 0) return ok_status();
+  TRY(begin_launch("copy of rows"));
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = address_of(from.raw());
+  copy.dstDevice = address_of(to.raw());
+  copy.srcPitch = copy.dstPitch = static_cast<std::size_t>(pitch);
+  copy.WidthInBytes = bytes;
+  copy.Height = static_cast<std::size_t>(rows);
+  return device_.check(device_.driver().cuMemcpy2DAsync(&copy, handle_),
+                       {"cuMemcpy2DAsync", DeviceCall::kLaunch, "copy of rows", bytes * copy.Height});
+}
+
 Status CudaStream::fill(DeviceAddress to, std::uint8_t value, std::size_t bytes) {
   TRY(check_addresses(DeviceCall::kLaunch, name_, bool(to), bool(to), bytes));
   if (bytes == 0) return ok_status();

@@ -39,6 +39,8 @@ class CudaStream final : public Stream {
   Status upload(DeviceAddress device, const void* host, std::size_t bytes) override;
   Status download(void* host, DeviceAddress device, std::size_t bytes) override;
   Status copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) override;
+  Status copy_rows(DeviceAddress to, DeviceAddress from, std::size_t bytes, std::int64_t pitch,
+                   std::int64_t rows) override;
   Status fill(DeviceAddress to, std::uint8_t value, std::size_t bytes) override;
   Result<Stream*> side() override;
   Status fork_side() override;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "tessera/device/alignment.h"
 
 namespace tessera {
@@ -43,22 +46,24 @@ Result<KvStorage> KvStorage::create(std::span<const ir::Graph* const> graphs, st
         fmt::format("pages of {} cache groups for a graph with {}", num_pages.size(), graphs[0]->cache_groups.size()));
   KvStorage storage;
   storage.num_pages_.assign(num_pages.begin(), num_pages.end());
-  std::vector<std::int64_t> offsets;
-  std::int64_t total = 0;
   for (const ir::Graph* graph : graphs) {
     for (const ir::ValueId id : graph->states) {
       const ir::Value& state = graph->value(id);
       const std::size_t group = TRY(group_of(graphs[0]->cache_groups.size(), state));
-      offsets.push_back(total);
-      total += align_up(TRY(state_bytes(state, group, num_pages[group])));
       const std::int64_t page_bytes = TRY(state_bytes(state, group, 1));
-      storage.states_.push_back({.name = state.name, .group = group, .address = {}, .page_bytes = page_bytes});
+      const std::int64_t bytes = align_up(TRY(state_bytes(state, group, num_pages[group])));
+      storage.states_.push_back(
+          {.name = state.name, .group = group, .address = {}, .page_bytes = page_bytes, .bytes = bytes});
     }
   }
+  std::ranges::stable_sort(storage.states_, {}, [](const State& s) { return std::pair(s.group, s.page_bytes); });
+  std::int64_t total = 0;
+  for (const State& state : storage.states_) total += state.bytes;
   storage.memory_ = TRY(device.allocate(static_cast<std::size_t>(total), "KV cache"));
-  for (std::size_t i = 0; i < offsets.size(); ++i) {
-    State& state = storage.states_[i];
-    state.address = storage.memory_->data() + offsets[i];
+  DeviceAddress at = storage.memory_->data();
+  for (State& state : storage.states_) {
+    state.address = at;
+    at += state.bytes;
     TRY(stream.fill(state.address, 0, static_cast<std::size_t>(state.page_bytes)));
   }
   return storage;
@@ -78,10 +83,15 @@ Status KvStorage::fill(std::size_t group, PageId first, std::int64_t count, std:
 }
 
 Status KvStorage::copy(const SlotCopy& copy, Stream& stream) const {
-  for (const State& state : states_) {
-    if (state.group != copy.group) continue;
-    TRY(stream.copy(state.address + copy.to.value() * state.page_bytes,
-                    state.address + copy.from.value() * state.page_bytes, static_cast<std::size_t>(state.page_bytes)));
+  for (auto first = states_.begin(); first != states_.end();) {
+    const auto end = std::find_if(first, states_.end(), [&](const State& s) {
+      return s.group != first->group || s.page_bytes != first->page_bytes;
+    });
+    if (first->group == copy.group)
+      TRY(stream.copy_rows(first->address + copy.to.value() * first->page_bytes,
+                           first->address + copy.from.value() * first->page_bytes,
+                           static_cast<std::size_t>(first->page_bytes), first->bytes, end - first));
+    first = end;
   }
   return ok_status();
 }

@@ -46,10 +46,13 @@ class KvStorage {
     std::size_t group;
     DeviceAddress address;
     std::int64_t page_bytes;
+    std::int64_t bytes;  // of all pages, aligned: the distance to the next state
   };
 
   std::vector<std::int64_t> num_pages_;
   std::unique_ptr<Allocation> memory_;
+  // In the order of their memory. States of one group whose pages have the same size lie next to each other, so that
+  // copy() copies a slot of all layers as rows of one copy.
   std::vector<State> states_;
 };
 

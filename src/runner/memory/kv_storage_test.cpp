@@ -91,6 +91,39 @@ TEST(KvStorage, CopiesASlotInItsGroupsStatesOnly) {
   EXPECT_THAT(content("k_cache.0", 3), Each(std::byte{1})) << "of another group";
 }
 
+// Three layers with two states each, and another group's states between them.
+TEST(KvStorage, CopiesASlotOfEveryLayer) {
+  const ir::Graph graph = *ir::parse_graph(R"(graph @g {
+    group "full" paged layers [1] group "memory" state layers [0, 2, 3]
+    state %sum.0: f32[P1] state %memory.0: f32[P1, 2, 5]
+    state %k_cache.1: bf16[P, 3, 1, 5]
+    state %sum.2: f32[P1] state %memory.2: f32[P1, 2, 5]
+    state %sum.3: f32[P1] state %memory.3: f32[P1, 2, 5]
+    return })",
+                                           nullptr);
+  const std::unique_ptr<FakeDevice> device = FakeDevice::create({}, {.threads = 1}).value();
+  const std::unique_ptr<Stream> stream = device->create_stream("test").value();
+  const KvStorage storage = create(graph, std::vector<std::int64_t>{4, 4}, *device, *stream).value();
+  ExternalValues states;
+  storage.add_to(states);
+  // Numbers every byte of every state by its state and slot, and copies slot 1 to slot 3.
+  std::map<std::string, std::vector<std::uint8_t>> expected;
+  for (const std::string name : {"sum.0", "sum.2", "sum.3", "memory.0", "memory.2", "memory.3", "k_cache.1"}) {
+    const std::size_t bytes = name.starts_with("sum") ? 4 : name.starts_with("memory") ? 40 : 30;
+    std::vector<std::uint8_t>& values = expected[name];
+    for (std::size_t i = 0; i < 4 * bytes; ++i)
+      values.push_back(static_cast<std::uint8_t>(10 * expected.size() + i / bytes));
+    ASSERT_TRUE(stream->upload(states.find(name, {}), values.data(), values.size()).ok());
+    if (name != "k_cache.1") std::copy_n(values.begin() + bytes, bytes, values.begin() + 3 * bytes);
+  }
+  ASSERT_TRUE(storage.copy({.group = 1, .from = PageId(1), .to = PageId(3)}, *stream).ok());
+  for (const auto& [name, values] : expected) {
+    std::vector<std::uint8_t> read(values.size());
+    ASSERT_TRUE(stream->download(read.data(), states.find(name, {}), read.size()).ok());
+    EXPECT_EQ(read, values) << name;
+  }
+}
+
 TEST(KvStorage, StatesAreAlignedDisjointAndBeginWithZeros) {
   const std::unique_ptr<FakeDevice> device = FakeDevice::create({}, {.threads = 1}).value();
   const std::unique_ptr<Stream> stream = device->create_stream("test").value();

@@ -36,6 +36,7 @@ void FakeFunctions::set_device(Driver& t) {
         case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = s.options.compute_capability / 10; break;
         case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = s.options.compute_capability % 10; break;
         case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 7; break;
+        case CU_DEVICE_ATTRIBUTE_MAX_PITCH: *value = FakeDriver::kLargestPitch; break;
         default: *value = 1;
       }
       return CUDA_SUCCESS;

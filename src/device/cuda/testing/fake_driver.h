@@ -36,6 +36,9 @@ class FakeDriver {
   FakeDriver(const FakeDriver&) = delete;
   FakeDriver& operator=(const FakeDriver&) = delete;
 
+  // The largest distance in bytes between rows of a copy. A real driver accepts 2³¹ - 1.
+  static constexpr int kLargestPitch = 1 << 16;
+
   const Driver& table() const { return table_; }
   // Makes a later call of `function` do nothing and return `result`. `nth` counts calls from now on, starting at 1.
   void fail(const std::string& function, int nth, CUresult result);

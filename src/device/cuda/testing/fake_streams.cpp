@@ -1,4 +1,5 @@
 // Implements the fake driver's functions for ordered work: copies, streams, events, captures and graphs.
+#include <algorithm>
 #include <cstring>
 
 #include "tessera/device/cuda/testing/fake_driver_state.h"
@@ -23,6 +24,19 @@ void FakeFunctions::set_work(Driver& t) {
   t.cuMemcpyDtoDAsync = [](CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
     return with_context("cuMemcpyDtoDAsync", [&](auto& s) {
       return s.enqueue(stream, [=] { std::memcpy(pointer_of(to), pointer_of(from), bytes); });
+    });
+  };
+  t.cuMemcpy2DAsync = [](const CUDA_MEMCPY2D* rows, CUstream stream) {
+    return with_context("cuMemcpy2DAsync", [&](auto& s) {
+      const bool on_device = rows->srcMemoryType == CU_MEMORYTYPE_DEVICE && rows->dstMemoryType == CU_MEMORYTYPE_DEVICE;
+      const std::size_t pitch = std::max(rows->srcPitch, rows->dstPitch);
+      if (!on_device || pitch > FakeDriver::kLargestPitch || rows->WidthInBytes > pitch)
+        return CUDA_ERROR_INVALID_VALUE;
+      return s.enqueue(stream, [copy = *rows] {
+        for (std::size_t row = 0; row < copy.Height; ++row)
+          std::memcpy(pointer_of(copy.dstDevice + row * copy.dstPitch),
+                      pointer_of(copy.srcDevice + row * copy.srcPitch), copy.WidthInBytes);
+      });
     });
   };
   t.cuMemsetD8Async = [](CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream stream) {
