@@ -74,7 +74,7 @@ const Json* Json::find(std::string_view key) const {
 }
 
 Json& Json::set(std::string key, Json value) {
-  Object& members = std::get<Object>(value_);
+  Object& members = *std::get<Box<Object>>(value_);
   for (Member& m : members) {
     if (m.first == key) {
       m.second = std::move(value);

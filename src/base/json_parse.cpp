@@ -44,8 +44,13 @@ bool convert(dom::element from, int depth, Json& to) {
       const dom::array elements = from;
       Json::Array values;
       values.reserve(elements.size());
-      for (const dom::element element : elements)
-        if (!convert(element, depth + 1, values.emplace_back())) return false;
+      for (const dom::element element : elements) {
+        if (std::int64_t integer = 0; element.get(integer) == simdjson::SUCCESS) {
+          values.emplace_back(integer);
+        } else if (!convert(element, depth + 1, values.emplace_back())) {
+          return false;
+        }
+      }
       to = std::move(values);
       return true;
     }

@@ -20,6 +20,7 @@ ApiResult<Prompts> read_prompts(const ApiFields& fields, std::string_view key, c
   const std::string param = fields.param(key);
   const auto ids_of = [&](const Json& json) -> ApiResult<std::vector<TokenId>> {
     std::vector<TokenId> ids;
+    ids.reserve(json.as_array().size());
     for (const Json& id : json.as_array()) {
       if (!id.is_int() || id.as_int() < 0 || id.as_int() >= model.vocab_size) {
         return invalid_field(param, fmt::format("request: field \"{}\" has the id {}; accepted: integers in [0, {}]",

@@ -66,22 +66,32 @@ std::int64_t result_bytes(const Request& request, std::int64_t num_logits, std::
   return bytes;
 }
 
+// Returns the place after the string that begins with the quote at `quote`, or the text's end if the string has no end.
+std::size_t end_of_string(std::string_view json, std::size_t quote) {
+  for (std::size_t begin = quote + 1; begin < json.size();) {
+    const std::size_t end = json.find('"', begin);
+    if (end == std::string_view::npos) break;
+    // An odd number of backslashes escapes the quote.
+    std::size_t text = end;
+    while (text > begin && json[text - 1] == '\\') --text;
+    if ((end - text) % 2 == 0) return end + 1;
+    begin = end + 1;
+  }
+  return json.size();
+}
+
 }  // namespace
 
 std::int64_t reading_bytes(std::string_view json) {
   std::int64_t values = 1;
   std::int64_t objects = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      in_string = c != '"';
-      continue;
+  for (std::size_t at = 0; at < json.size();) {
+    const std::size_t quote = std::min(json.find('"', at), json.size());
+    for (const char c : json.substr(at, quote - at)) {
+      values += static_cast<int>(c == ',') + static_cast<int>(c == '[') + static_cast<int>(c == '{');
+      objects += static_cast<int>(c == '{');
     }
-    in_string = c == '"';
-    values += c == ',' || c == '[' || c == '{' ? 1 : 0;
-    objects += c == '{' ? 1 : 0;
+    at = end_of_string(json, quote);
   }
   return kCopiesOfText * std::ssize(json) + values * kBytesOfValue + objects * kBytesOfObject;
 }

@@ -33,6 +33,8 @@ TEST(RequestMemory, ReadingCountsValuesButNotTextsInside) {
   const std::string commas = '"' + std::string(1'000'000, ',') + '"';
   EXPECT_LT(reading_bytes(commas), 4 * kMiB);
   EXPECT_LT(reading_bytes(R"("\",[[[[[[")"), 500) << "an escaped quote does not end a text";
+  EXPECT_GT(reading_bytes(R"("\\",[[[[[[")"), 800) << "an escaped backslash does not escape the quote after it";
+  EXPECT_LT(reading_bytes(R"(["a\\\",[[[[[[)"), 500) << "a text without an end";
   std::string messages = "[";
   for (int i = 0; i < 100'000; ++i) messages += R"({"role":"user","content":"a"},)";
   EXPECT_GT(reading_bytes(messages), 180 * kMiB) << "1900 bytes were measured for each";
