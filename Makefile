@@ -32,6 +32,8 @@
 # CUDA=OFF builds without the CUDA backend even if nvcc is installed. The build folder keeps this until CUDA=AUTO.
 # CUDA_ARCHS="90a" builds the backend only for GPUs of this architecture. This takes a third of the time of all
 # architectures (80;89;90a).
+# CUDA_OPTIMISE=OFF compiles kernels four times as fast but makes them slow: for machines without a GPU, which only check
+# that they compile (continuous integration). The build folder keeps this until CUDA_OPTIMISE=ON.
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 600
 VERSION = $(shell sed -n 's/^project.tessera VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
@@ -40,7 +42,8 @@ VERSION = $(shell sed -n 's/^project.tessera VERSION \([0-9.]*\).*/\1/p' CMakeLi
 .DEFAULT_GOAL := build
 
 export DEPS
-cuda = $(if $(CUDA),-DTESSERA_CUDA=$(CUDA)) $(if $(CUDA_ARCHS),"-DTESSERA_CUDA_ARCHITECTURES=$(CUDA_ARCHS)")
+cuda = $(if $(CUDA),-DTESSERA_CUDA=$(CUDA)) $(if $(CUDA_ARCHS),"-DTESSERA_CUDA_ARCHITECTURES=$(CUDA_ARCHS)") \
+  $(if $(CUDA_OPTIMISE),-DTESSERA_CUDA_OPTIMISE=$(CUDA_OPTIMISE))
 configure = cmake --preset release $(cuda) $(if $(GRAMMAR),-DTESSERA_GRAMMAR=$(GRAMMAR))
 
 help:
