@@ -46,7 +46,7 @@ class KvStorage {
     std::size_t group;
     DeviceAddress address;
     std::int64_t page_bytes;
-    std::int64_t bytes;  // of all pages, aligned: the distance to the next state
+    std::int64_t bytes;  // the size of all pages, aligned, and so the distance to the next state
   };
 
   std::vector<std::int64_t> num_pages_;
