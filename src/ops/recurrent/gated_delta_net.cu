@@ -41,19 +41,25 @@ Result<LaunchShape> work_shape(const void* kernel, int threads, std::size_t shar
                      .block = dim3(static_cast<unsigned>(threads))};
 }
 
-// In decode steps the grid has a block for each item, even if not all blocks are resident at once. A block that starts
-// when another block ends can load its data while other blocks compute. If requests may have drafts, there may be fewer
-// requests than rows, and blocks without an item would cost time. In this case the grid has at most kDecodeWaves times
-// as many blocks as can be resident. In other forwards `items` is only an upper bound, which counts every row as a
-// request, so resident blocks loop over the items.
+// Returns the launch shape of run_rows(). The grid has more blocks than can be resident at once, because a block that
+// starts when another block ends can load its data while other blocks compute. In decode steps without drafts each item
+// has a block. In other forwards `items` is only an upper bound, which counts every row as a request, and blocks
+// without an item would cost time. There the grid has at most kWaves times as many blocks as can be resident, which
+// loop over the items.
 template <class T, int kHeld>
-Result<std::unique_ptr<BoundOp>> bind_rows_kernel(const BindArgs& args, const DeltaNet<T>& p, std::int64_t items) {
-  constexpr std::int64_t kDecodeWaves = 16;
+Result<LaunchShape> rows_shape(const BindArgs& args, const DeltaNet<T>& p, std::int64_t items) {
+  constexpr std::int64_t kWaves = 16;
   LaunchShape shape =
       TRY(work_shape(reinterpret_cast<const void*>(run_rows<T, kHeld>), kRowThreads, 0, items, args.device));
-  const std::int64_t most = p.held_drafts > 0 ? kDecodeWaves * shape.grid.x : items;
-  if (args.context.batch_kind == BatchKind::kDecode)
-    shape.grid = dim3(static_cast<unsigned>(std::min<std::int64_t>(items, most)));
+  const bool is_exact = args.context.batch_kind == BatchKind::kDecode && p.held_drafts == 0;
+  const std::int64_t most = is_exact ? items : kWaves * shape.grid.x;
+  shape.grid = dim3(static_cast<unsigned>(std::min(items, most)));
+  return shape;
+}
+
+template <class T, int kHeld>
+Result<std::unique_ptr<BoundOp>> bind_rows_kernel(const BindArgs& args, const DeltaNet<T>& p, std::int64_t items) {
+  const LaunchShape shape = TRY((rows_shape<T, kHeld>(args, p, items)));
   return make_cuda_op("gated_delta_net",
                       [=](cudaStream_t stream) { launch_early(run_rows<T, kHeld>, shape, stream, p); });
 }
@@ -100,14 +106,13 @@ Result<std::unique_ptr<BoundOp>> bind_chunked(const BindArgs& args, DeltaNet<T> 
   p.decays = reinterpret_cast<float*>(args.workspace.raw() + form.operand_bytes());
   constexpr std::size_t kPrepareBytes = sizeof(PrepareMemory<T>);
   constexpr std::size_t kChunkBytes = sizeof(ChunkMemory<T, kStages>);
-  const LaunchShape rows_shape =
-      TRY(work_shape(reinterpret_cast<const void*>(run_rows<T, 32>), kRowThreads, 0, items, args.device));
+  const LaunchShape few_rows_shape = TRY((rows_shape<T, 32>(args, p, items)));
   const LaunchShape prepare_shape = TRY(work_shape(reinterpret_cast<const void*>(prepare_chunks<T>), kChunkThreads,
                                                    kPrepareBytes, form.window * form.heads, args.device));
   const LaunchShape chunk_shape = TRY(work_shape(reinterpret_cast<const void*>(run_chunks<T, kStages>), kChunkThreads,
                                                  kChunkBytes, items, args.device));
   return make_cuda_op("gated_delta_net", [=, chunks = static_cast<int>(form.chunks)](cudaStream_t stream) {
-    launch_early(run_rows<T, 32>, rows_shape, stream, p);
+    launch_early(run_rows<T, 32>, few_rows_shape, stream, p);
     for (DeltaNet<T> window = p; window.first_chunk < chunks; window.first_chunk += window.window_chunks) {
       launch_with(prepare_chunks<T>, prepare_shape, kPrepareBytes, can_launch_early(), stream, window);
       launch_with(run_chunks<T, kStages>, chunk_shape, kChunkBytes, can_launch_early(), stream, window);
