@@ -14,7 +14,8 @@ namespace tessera {
 // The rows that the layer's body reads.
 struct DraftInputs {
   // In a next-token layer, row p has the position and the slot of token p, but the id of token p + 1. In a draft model,
-  // row p has the id of token p. The wanted rows' hidden states are kept in draft_hidden (drafts/draft_hidden.h).
+  // row p has the id of token p. The hidden state of row p is kept in row p of draft_hidden
+  // (drafts/draft_hidden.h).
   const ForwardBatch& batch;
   const RopeAxes& rope_positions = kPlainRope;
   std::span<const std::int32_t> rows;  // [T]: the row of draft_hidden that each token continues

@@ -230,7 +230,7 @@ Result<std::vector<RunnerSpec>> make_runner_specs(const ModelGraphs& graphs, con
   }
   if (!graphs.draft) return specs;
   ir::Graph draft_head = TRY(make_draft_head(*graphs.draft, options.registry->ops));
-  ir::Graph draft_decode = TRY(make_draft_decode(*graphs.draft, draft_head, options.registry->ops));
+  ir::Graph draft_decode = TRY(make_draft_decode(*graphs.draft, draft_head));
   // A draft runs between forwards, when the host has read all results, so nothing in the arena has to be kept.
   specs.push_back({.role = RunnerRole::kDraft,
                    .graph = graphs.draft->body,

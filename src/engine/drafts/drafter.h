@@ -60,8 +60,8 @@ class Drafter {
   // Records that this request stops drafting only because all requests do (DraftTrials::stop).
   void dismiss() { is_dismissed_ = true; }
 
-  // Sets from which row of draft_hidden (hidden states on the device) the layer makes its first draft. Without a row,
-  // the layer drafts nothing. A draft model needs a row too, although it does not read the row.
+  // Sets from which row the layer makes its first draft, as a number among the wanted rows of LayerDrafts::read().
+  // Without a row, the layer drafts nothing. A draft model needs a row too, although it does not read the row.
   void set_layer_row(std::optional<std::int32_t> row) { layer_row_ = row; }
   const std::optional<std::int32_t>& layer_row() const { return layer_row_; }
   // Sets whether the draft model has yet to read earlier tokens of the request.

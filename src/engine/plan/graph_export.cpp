@@ -88,7 +88,7 @@ Result<std::vector<NamedGraph>> graphs_of(const EnginePlan& plan, std::span<cons
     add(graphs, "draft", of.draft->body, ops);
     const ir::Graph head = TRY(make_draft_head(*of.draft, ops));
     add(graphs, "draft_head", head, ops);
-    add(graphs, "draft_decode", TRY(make_draft_decode(*of.draft, head, ops)), ops);
+    add(graphs, "draft_decode", TRY(make_draft_decode(*of.draft, head)), ops);
   }
   TRY(add_stitched(plan, graphs));
   TRY(add_passes(plan, disabled_passes, graphs));

@@ -145,6 +145,7 @@ void LayerDrafts::read(const ScheduledBatch& batch, std::span<const TokenId> sam
   if (status.ok()) status = run_body(*at_once ? std::optional<std::int64_t>(0) : std::nullopt);
   if (status.ok()) status = runner_.drafts().settle();
   if (status.ok() && *at_once) first_drafts_ = batch_.num_wanted_rows();
+  read_rows_ = batch_.wanted_rows;
   if (status.ok()) {
     keys_.set(batch_, 0, batch_.num_tokens(), true);
   } else {
@@ -156,13 +157,18 @@ void LayerDrafts::read(const ScheduledBatch& batch, std::span<const TokenId> sam
 
 void LayerDrafts::skip(const ScheduledBatch& batch) { keys_.set(batch.batch, 0, batch.batch.num_tokens(), false); }
 
+LayerDrafts::Row LayerDrafts::first_row(ScheduledBatch::Entry& entry) const {
+  if (is_model_) return {.entry = &entry, .hidden = 0, .id = -1};
+  const std::int32_t number = *entry.sequence->drafter->layer_row();
+  return {.entry = &entry, .hidden = read_rows_[static_cast<std::size_t>(number)], .id = number};
+}
+
 void LayerDrafts::complete(ScheduledBatch& batch) {
   rows_.clear();
   made_ = 0;
   complete_ = false;
   for (ScheduledBatch::Entry& entry : batch.entries)
-    if (has_layer_drafts(entry))
-      rows_.push_back({.entry = &entry, .hidden = *entry.sequence->drafter->layer_row(), .id = -1});
+    if (has_layer_drafts(entry)) rows_.push_back(first_row(entry));
   if (rows_.empty()) return;
   const Status status = make(batch);
   complete_ = status.ok();
@@ -212,7 +218,7 @@ bool LayerDrafts::take_first(ScheduledBatch& batch) {
   std::int64_t most = first_drafts_;
   for (const Row& row : rows_) most += row.entry->drafts - 1;
   if (first_drafts_ == 0 || most > runner_.options().max_requests) return false;
-  for (Row& row : rows_) place(row, row.hidden, 0, batch);
+  for (Row& row : rows_) place(row, row.id, 0, batch);
   made_ = static_cast<std::int32_t>(first_drafts_);
   drop_finished(0);
   return true;

@@ -69,7 +69,9 @@ class LayerDrafts {
   struct Row {
     ScheduledBatch::Entry* entry;
     std::int32_t hidden;  // index of the row of draft_hidden that gives the next draft
-    std::int32_t id;      // index in last_ids of the newest draft
+    // Index in last_ids of the newest draft. Before the first draft: the index of the draft that read() may have made,
+    // or -1 for a draft model.
+    std::int32_t id;
   };
   void clear();
   // Returns whether one graph should read the rows of batch_ and make the first drafts. One graph is worthwhile if the
@@ -105,6 +107,8 @@ class LayerDrafts {
   void add_draft_row(const Row& row, std::int64_t draft);
   // Records that element `id` of last_ids is draft number `draft` for the sequence of `row`.
   static void place(Row& row, std::int32_t id, std::int64_t draft, ScheduledBatch& batch);
+  // Returns the entry's row before its first draft. Precondition: has_layer_drafts(entry).
+  Row first_row(ScheduledBatch::Entry& entry) const;
   // Removes from rows_ the sequences that get no further drafts after draft number `draft`.
   void drop_finished(std::int64_t draft);
 
@@ -115,11 +119,12 @@ class LayerDrafts {
   ForwardBatch batch_;
   RopeAxes rope_positions_;
   std::vector<std::int32_t> hidden_rows_;
-  std::vector<Row> rows_;          // entries that still need drafts
-  std::int64_t first_drafts_ = 0;  // first drafts that read() has made; they are the first elements of last_ids
-  bool complete_ = false;          // whether the last complete() made all drafts of its batch
-  std::int32_t made_ = 0;          // number of this step's drafts so far, which are in last_ids
-  std::int64_t steps_ = 0;         // number of steps with drafts
+  std::vector<std::int32_t> read_rows_;  // [Drafter::layer_row()]: row of draft_hidden that read() wrote
+  std::vector<Row> rows_;                // entries that still need drafts
+  std::int64_t first_drafts_ = 0;        // first drafts that read() has made; they are the first elements of last_ids
+  bool complete_ = false;                // whether the last complete() made all drafts of its batch
+  std::int32_t made_ = 0;                // number of this step's drafts so far, which are in last_ids
+  std::int64_t steps_ = 0;               // number of steps with drafts
   double draft_ms_ = 0;
 };
 

@@ -21,15 +21,6 @@ Result<ir::Graph> name_as_target(const DraftGraphs& draft, const ir::OpTable& op
   return b.finish();
 }
 
-// Returns a graph that copies the hidden states of the rows wanted by the head.
-Result<ir::Graph> keep_wanted(const DraftGraphs& draft, const ir::OpTable& ops) {
-  const ir::Value& hidden = draft.body.value(draft.body.outputs[0]);
-  ir::GraphBuilder b("wanted_hidden", ops);
-  const ir::ValueId wanted = b.input(std::string(input_names::kWantedRows), {DType::kInt32, {Symbol::kRows}});
-  b.output(b.op("gather_rows", {b.input(hidden.name, hidden.type), wanted}));
-  return b.finish();
-}
-
 }  // namespace
 
 Result<ir::Graph> make_draft_head(const DraftGraphs& draft, const ir::OpTable& ops) {
@@ -40,9 +31,8 @@ Result<ir::Graph> make_draft_head(const DraftGraphs& draft, const ir::OpTable& o
   return chain("draft_head", graphs);
 }
 
-Result<ir::Graph> make_draft_decode(const DraftGraphs& draft, const ir::Graph& head, const ir::OpTable& ops) {
-  const ir::Graph kept = TRY(keep_wanted(draft, ops));
-  return chain("draft_decode", std::vector{&draft.body, &head, &kept});
+Result<ir::Graph> make_draft_decode(const DraftGraphs& draft, const ir::Graph& head) {
+  return chain("draft_decode", std::vector{&draft.body, &head});
 }
 
 }  // namespace tessera

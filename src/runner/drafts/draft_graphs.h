@@ -14,8 +14,8 @@ namespace tessera {
 // 1].
 Result<ir::Graph> make_draft_head(const DraftGraphs& draft, const ir::OpTable& ops);
 
-// Returns the graph of a whole draft. It consists of the body and of `head`, which make_draft_head() returned. The last
-// output holds the hidden states of the R wanted rows, [R, hidden]. The output before it holds the drafts.
-Result<ir::Graph> make_draft_decode(const DraftGraphs& draft, const ir::Graph& head, const ir::OpTable& ops);
+// Returns the graph of a whole draft. It consists of the body and of `head`, which make_draft_head() returned. The
+// first output holds the hidden states of all rows, [T, hidden]. The last output holds the drafts of the wanted rows.
+Result<ir::Graph> make_draft_decode(const DraftGraphs& draft, const ir::Graph& head);
 
 }  // namespace tessera

@@ -30,17 +30,4 @@ Status DraftHidden::keep(DeviceAddress from, std::int64_t count, Stream& stream)
   return stream.copy(memory_->data(), from, static_cast<std::size_t>(count) * row_bytes_);
 }
 
-Status DraftHidden::keep(DeviceAddress from, std::span<const std::int32_t> rows, Stream& stream) {
-  if (std::ssize(rows) > rows_)
-    return internal_error(fmt::format("{} hidden states for drafts; {} fit", rows.size(), rows_));
-  for (std::size_t begin = 0; begin < rows.size();) {
-    std::size_t end = begin + 1;
-    while (end < rows.size() && rows[end] == rows[end - 1] + 1) ++end;
-    TRY(stream.copy(memory_->data() + begin * row_bytes_, from + static_cast<std::size_t>(rows[begin]) * row_bytes_,
-                    (end - begin) * row_bytes_));
-    begin = end;
-  }
-  return ok_status();
-}
-
 }  // namespace tessera

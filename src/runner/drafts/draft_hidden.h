@@ -29,8 +29,6 @@ class DraftHidden {
   // Copies the first `count` rows of `from` [rows, hidden] to the first rows here. Asynchronous on `stream`. Returns
   // kInternal if there is no room for `count` rows.
   Status keep(DeviceAddress from, std::int64_t count, Stream& stream);
-  // Copies the given rows of `from` to the first rows here, in order. Copies consecutive rows together.
-  Status keep(DeviceAddress from, std::span<const std::int32_t> rows, Stream& stream);
   // Copies the first `count` rows to `to`. Asynchronous on `stream`. Precondition: `count` rows exist.
   Status copy_to(DeviceAddress to, std::int64_t count, Stream& stream) const {
     return stream.copy(to, memory_->data(), static_cast<std::size_t>(count) * row_bytes_);

@@ -2,8 +2,8 @@
 // model. A draft model runs in the same way, but its rows read no hidden states of the model.
 //
 //   forward   writes the hidden states of its rows to draft_hidden
-//   read      runs the body on the next token of each row, and writes the wanted rows' hidden states to draft_hidden
-//   draft     runs the head on these hidden states, and writes the first drafts to last_ids
+//   read      runs the body on the next token of each row, and writes the rows' hidden states to draft_hidden
+//   draft     runs the head on some of these hidden states, and writes the first drafts to last_ids
 //   read      runs the body on the first drafts, and then the head, which makes the second drafts, and so on
 //   fetch     copies the drafts to the host
 //

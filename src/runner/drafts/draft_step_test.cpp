@@ -146,7 +146,7 @@ TEST_P(DraftChains, DraftsBehindDraftsContinueTheirOwnHiddenStates) {
     std::vector<TokenId> tokens = step.tokens;
     for (int further = 0; further < 2; ++further) {
       next.push_back(tokens.back().value());
-      step = draft(bench, {{.ids = next, .computed = std::ssize(next) - 1}}, Rows::kLast, {0});
+      step = draft(bench, {{.ids = next, .computed = std::ssize(next) - 1}}, Rows::kLast, step.rows);
       logits.insert(logits.end(), step.logits.begin(), step.logits.end());
       tokens.push_back(step.tokens[0]);
     }
@@ -187,7 +187,7 @@ TEST_P(EagleGoldens, DraftsOfAChainAndTheirLogits) {
     std::vector<TokenId> tokens = step.tokens;
     for (int further = 0; further < 2; ++further) {
       next.push_back(tokens.back().value());
-      step = draft(bench, {{.ids = next, .computed = std::ssize(next) - 1}}, Rows::kLast, {0});
+      step = draft(bench, {{.ids = next, .computed = std::ssize(next) - 1}}, Rows::kLast, step.rows);
       made.insert(made.end(), step.logits.begin(), step.logits.end());
       tokens.push_back(step.tokens[0]);
     }
@@ -231,7 +231,7 @@ TEST(DraftStep, RefusedDraftsLeaveNoTrace) {
     if (refused >= 0) {
       std::vector<std::int32_t> wrong = next;
       wrong.push_back(refused);
-      draft(bench, {{.ids = wrong, .computed = 9}}, Rows::kLast, {0});
+      draft(bench, {{.ids = wrong, .computed = 9}}, Rows::kLast, {8});
     }
     std::vector<std::int32_t> longer = ids;
     longer.push_back(11);
@@ -260,7 +260,7 @@ TEST(DraftStep, RowsNameDraftsThatAreOnTheDevice) {
         make_batch({{.ids = next, .computed = 9}}, Rows::kLast, bench.runner->model().num_cache_groups());
     if (by_row) batch.input_rows[0] = 0;
     std::vector<float> logits(static_cast<std::size_t>(bench.runner->vocab_size()));
-    EXPECT_TRUE(step.read({.batch = batch, .rows = std::vector<std::int32_t>{0}}).ok());
+    EXPECT_TRUE(step.read({.batch = batch, .rows = std::vector<std::int32_t>{8}}).ok());
     EXPECT_TRUE(step.draft({.rows = std::vector<std::int32_t>{0}, .first_id = 1}, logits).ok());
     return logits;
   };
@@ -308,7 +308,7 @@ std::vector<TokenId> drafts_of_reads(RunnerBench& bench, bool has_graph) {
   batch = make_batch({{.ids = testing::ids(10, 1), .computed = 9}, {.ids = testing::ids(7, 2), .computed = 6}},
                      Rows::kLast, groups);
   batch.input_rows = {0, 1};
-  EXPECT_TRUE(step.read({.batch = batch, .rows = count_up(2), .first_id = 2}).ok());
+  EXPECT_TRUE(step.read({.batch = batch, .rows = count_up(2, 2), .first_id = 2}).ok());
   EXPECT_TRUE(step.fetch(4).ok());
   EXPECT_TRUE(bench.runner->stream().synchronize().ok());
   return {step.fetched().begin(), step.fetched().end()};

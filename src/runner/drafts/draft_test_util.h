@@ -60,6 +60,7 @@ inline std::vector<std::int32_t> count_up(std::int64_t count, std::int32_t first
 struct Drafts {
   std::vector<TokenId> tokens;
   std::vector<float> logits;
+  std::vector<std::int32_t> rows;  // the rows of draft_hidden that gave the drafts
 };
 
 // Computes drafts after the tokens of `requests`. In a request's `ids`, row p holds the token at position p + 1 for a
@@ -74,7 +75,8 @@ inline Drafts draft(RunnerBench& bench, const std::vector<TestRequest>& requests
   DraftStep& step = bench.runner->drafts();
   const Status read = step.read({.batch = batch, .rows = rows});
   EXPECT_TRUE(read.ok()) << read.to_string();
-  const Status drafted = step.draft({.rows = count_up(batch.num_wanted_rows())}, made.logits);
+  made.rows = batch.wanted_rows;
+  const Status drafted = step.draft({.rows = made.rows}, made.logits);
   EXPECT_TRUE(drafted.ok()) << drafted.to_string();
   EXPECT_TRUE(step.fetch(std::min(batch.num_wanted_rows(), bench.runner->options().max_requests)).ok());
   EXPECT_TRUE(bench.runner->stream().synchronize().ok());

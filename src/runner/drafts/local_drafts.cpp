@@ -3,20 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "tessera/piecewise/ladder.h"
 
 namespace tessera {
 namespace {
 
+constexpr std::size_t kHidden = 0;  // index of the hidden states among the outputs of the body and of the whole draft
 constexpr std::size_t kLogits = 0;  // index of the logits among the outputs of the draft head
 
-// Returns the output at place `from_end`, counted from the end. The last output has place 1 (make_draft_head,
-// make_draft_decode).
-Result<OutputView> output_from_end(const GraphRunner& runner, std::int64_t size, std::size_t from_end) {
+// Returns the drafts, which are the last output (make_draft_head, make_draft_decode).
+Result<OutputView> drafts_of(const GraphRunner& runner, std::int64_t size) {
   const Executable& executable = runner.executable();
-  return executable.output(runner.bucket(size), executable.graph().outputs.size() - from_end);
+  return executable.output(runner.bucket(size), executable.graph().outputs.size() - 1);
 }
 
 }  // namespace
@@ -52,12 +51,14 @@ Status LocalDrafts::read(const DraftInputs& inputs) {
                       BatchKind::kExtend, size));
   TRY(runner.make_ready(size));
   TRY(launcher_.launch(runner, size, inputs.batch.num_tokens(), Execution::kOperators));
-  const OutputView hidden = TRY(runner.executable().output(runner.bucket(size), 0));
-  TRY(parts_.memory().draft_hidden->keep(hidden.data, inputs.batch.wanted_rows, parts_.stream()));
+  TRY(keep_hidden(runner, size, inputs.batch.num_tokens()));
   if (!inputs.first_id) return ok_status();
-  in_order_.resize(inputs.batch.wanted_rows.size());
-  std::iota(in_order_.begin(), in_order_.end(), 0);
-  return draft({.rows = in_order_, .first_id = *inputs.first_id});
+  return draft({.rows = inputs.batch.wanted_rows, .first_id = *inputs.first_id});
+}
+
+Status LocalDrafts::keep_hidden(const GraphRunner& runner, std::int64_t size, std::int64_t rows) {
+  const OutputView hidden = TRY(runner.executable().output(runner.bucket(size), kHidden));
+  return parts_.memory().draft_hidden->keep(hidden.data, rows, parts_.stream());
 }
 
 std::optional<std::int64_t> LocalDrafts::graph_size(const ForwardBatch& batch) const {
@@ -68,14 +69,13 @@ std::optional<std::int64_t> LocalDrafts::graph_size(const ForwardBatch& batch) c
 
 Status LocalDrafts::replay(const DraftInputs& inputs, std::int64_t size) {
   GraphRunner& runner = parts_.runner(RunnerRole::kDraftDecode);
-  const std::int64_t wanted = inputs.batch.num_wanted_rows();
   TRY(launcher_.stage({.batch = inputs.batch, .rope_positions = inputs.rope_positions, .draft_rows = inputs.rows},
                       BatchKind::kDecode, size));
   TRY(parts_.memory().inputs.stage_rows(inputs.batch.wanted_rows, {}, size));
   TRY(launcher_.launch(runner, size, inputs.batch.num_tokens(), Execution::kGraphs, &replay_failed_));
-  TRY(parts_.memory().draft_hidden->keep(TRY(output_from_end(runner, size, 1)).data, wanted, parts_.stream()));
-  return parts_.memory().inputs.keep_sampled(TRY(output_from_end(runner, size, 2)).data, *inputs.first_id, wanted,
-                                             parts_.stream());
+  TRY(keep_hidden(runner, size, inputs.batch.num_tokens()));
+  return parts_.memory().inputs.keep_sampled(TRY(drafts_of(runner, size)).data, *inputs.first_id,
+                                             inputs.batch.num_wanted_rows(), parts_.stream());
 }
 
 Status LocalDrafts::draft(const DraftRows& from, std::span<float> logits) {
@@ -107,7 +107,7 @@ Status LocalDrafts::run_head(const DraftRows& from, std::span<float> logits) {
   TRY(parts_.memory().inputs.stage_rows(from.rows, {}, size));
   TRY(runner.make_ready(size));
   TRY(launcher_.launch(runner, size, count, Execution::kOperators));
-  const OutputView drafts = TRY(output_from_end(runner, size, 1));
+  const OutputView drafts = TRY(drafts_of(runner, size));
   TRY(parts_.memory().inputs.keep_sampled(drafts.data, from.first_id, count, parts_.stream()));
   if (logits.empty()) return ok_status();
   TRY(parts_.stream().download(logits.data(), TRY(runner.executable().output(runner.bucket(size), kLogits)).data,

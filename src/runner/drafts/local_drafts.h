@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "tessera/base/status.h"
 #include "tessera/base/strong_id.h"
@@ -27,8 +26,8 @@ class LocalDrafts {
   // Preconditions of all calls: the model has a next-token layer or a draft model, and no forward is in flight. The
   // calls return kInternal if the inputs disagree or a row does not exist.
 
-  // Runs the layer on the rows of `inputs`. Leaves the hidden states of the wanted rows in the first rows of
-  // draft_hidden, in order. If inputs.first_id is present, also drafts from these rows.
+  // Runs the layer on the rows of `inputs`, and leaves their hidden states in the first rows of draft_hidden. If
+  // inputs.first_id is present, also drafts from the wanted rows.
   Status read(const DraftInputs& inputs);
   // Returns the captured size with which read() drafts from the batch in one graph. Returns nothing if no graph can run
   // the batch, because the batch has prompts, too many rows or no wanted row, or because no captured size is large
@@ -52,12 +51,13 @@ class LocalDrafts {
   // Copies the first `count` rows of draft_hidden to the head's input.
   Status hand_over(std::int64_t count);
   Status run_head(const DraftRows& from, std::span<float> logits);
+  // Copies the first `rows` hidden states that `runner` computed to draft_hidden.
+  Status keep_hidden(const GraphRunner& runner, std::int64_t size, std::int64_t rows);
   // Replays the graph of a whole draft.
   Status replay(const DraftInputs& inputs, std::int64_t size);
 
   RunnerParts& parts_;
   Launcher& launcher_;
-  std::vector<std::int32_t> in_order_;    // 0, 1, 2, …, used as rows of draft_hidden
   std::unique_ptr<HostAllocation> host_;  // room for max_requests ids
   std::span<TokenId> ids_;                // the ids in host_
   std::span<const TokenId> fetched_;
