@@ -89,6 +89,7 @@ Status StatePlan::plan(const ForwardBatch& batch, BatchKind /*kind*/, std::int64
                        Stream& /*stream*/) {
   TRY(check(batch).with_context("a plan of states"));
   lengths_.write(batch);
+  num_requests_ = batch.num_requests();
   const std::vector<PageTable>& tables = batch.groups[static_cast<std::size_t>(group_)].page_tables;
   const auto write = [&](std::size_t offset, const auto& value_of) {
     auto* const values = reinterpret_cast<std::int32_t*>(step_->host(offset));
@@ -115,8 +116,8 @@ StateMetadata StatePlan::metadata() const {
           .max_requests = limits_.max_requests};
 }
 
-Result<StateMetadata> find_state_plan(const BindArgs& args) {
-  return static_cast<const StatePlan*>(TRY(find_plan(args)))->metadata();
+Result<const StatePlan*> find_state_plan(const BindArgs& args) {
+  return static_cast<const StatePlan*>(TRY(find_plan(args)));
 }
 
 std::int64_t count_requests(const StateMetadata& metadata, std::int64_t rows) {

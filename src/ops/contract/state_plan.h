@@ -57,6 +57,8 @@ class StatePlan final : public OpPlan {
   std::vector<std::string_view> kernels(BatchKind /*kind*/) const override { return {kernel_}; }
 
   StateMetadata metadata() const;
+  // Returns the number of requests of the newest planned forward. A launch may depend on it only if it is not recorded.
+  std::int64_t num_requests() const { return num_requests_; }
 
  private:
   StatePlan(const PlanArgs& args, StepBuffer& step);
@@ -73,15 +75,16 @@ class StatePlan final : public OpPlan {
   std::size_t slots_offset_;
   std::size_t drafts_offset_;
   std::size_t accepted_offset_;
+  std::int64_t num_requests_ = 0;
 };
 
 // Makes StatePlans. The KernelDefs of operators with a state point to this planner. An operator's attribute "drafts"
 // says how many draft rows a slot has room for. Without this attribute, no request may have drafts.
 extern const OpPlanner kStatePlanner;
 
-// Returns the arrays of the context's plan for the node's operator and cache group. bind() of kernels calls it. Returns
-// kFailedPrecondition if the context has no such plan.
-Result<StateMetadata> find_state_plan(const BindArgs& args);
+// Returns the context's plan for the node's operator and cache group. The plan outlives the bound operator. bind() of
+// kernels calls it. Returns kFailedPrecondition if the context has no such plan.
+Result<const StatePlan*> find_state_plan(const BindArgs& args);
 
 // Returns how many requests lie completely within the first `rows` rows of the forward. A request with later rows is a
 // defect of the runner. The count leaves out this request and all after it, so that kernels write nothing out of

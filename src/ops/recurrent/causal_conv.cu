@@ -226,7 +226,7 @@ std::unique_ptr<BoundOp> make_conv(Conv<T> c, const ForwardContext& context) {
 }
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
-  const StateMetadata metadata = TRY(find_state_plan(args));
+  const StateMetadata metadata = TRY(find_state_plan(args))->metadata();
   return dispatch_dtype(args.operands[0].dtype, "causal_conv", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     const Conv<T> c{.x = args.operands[0].as<T>(),
                     .w = args.operands[1].as<T>(),

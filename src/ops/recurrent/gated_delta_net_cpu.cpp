@@ -238,7 +238,7 @@ Result<std::size_t> workspace_bytes(const BindArgs& args) {
 }
 
 Result<std::unique_ptr<BoundOp>> bind(const BindArgs& args) {
-  const StateMetadata metadata = TRY(find_state_plan(args));
+  const StateMetadata metadata = TRY(find_state_plan(args))->metadata();
   return dispatch_dtype(args.operands[0].dtype, "gated_delta_net", [&]<class T>() -> Result<std::unique_ptr<BoundOp>> {
     const Problem<T> p{.qkv = args.operands[0].as<T>(),
                        .ba = args.operands[1].as<T>(),
