@@ -191,12 +191,18 @@ class Makefile(unittest.TestCase):
     def test_every_target_expands_and_is_explained(self):
         text = (self.ROOT / "Makefile").read_text()
         targets = re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE).group(1).split()
-        rules = " ".join(re.findall(r"^([a-z][a-z -]*):(?!=)", text, re.MULTILINE)).split()
+        rules = " ".join(re.findall(r"^([a-z][a-z -]*):(?! [A-Z_]+ = )(?!=)", text, re.MULTILINE)).split()
         self.assertEqual(sorted(targets), sorted(rules))
         for target in targets:
             done = subprocess.run(["make", "--dry-run", target], cwd=self.ROOT, capture_output=True, text=True, check=False)
             self.assertEqual((done.returncode, done.stderr), (0, ""), target)
             self.assertTrue(target == "help" or f"\n# make {target} " in "\n" + text, f"{target} has no line of help")
+
+    def test_what_is_shipped_has_optimised_kernels(self):
+        for target, options in (("dist", ()), ("wheel", ()), ("install", ()), ("build-cuda", ("CUDA_OPTIMISE=OFF",))):
+            done = subprocess.run(["make", "--dry-run", target, *options], cwd=self.ROOT, capture_output=True, text=True, check=True)
+            wanted = "OFF" if options else "ON"
+            self.assertIn(f"-DTESSERA_CUDA_OPTIMISE={wanted}", done.stdout, target)
 
     def make_test_cuda(self, environment, tools=()):
         """Runs `make test-cuda` with a fake cmake, which only prints that it ran, and with the fake tools `tools`, a list

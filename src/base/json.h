@@ -17,9 +17,10 @@ namespace tessera {
 
 inline constexpr int kMaxJsonDepth = 512;
 
+// A Json that was moved from may only be assigned or destroyed.
 class Json {
-  // A value on the heap, which is copied and compared as the value itself. It makes a Json a pointer and a tag, 16
-  // bytes, because prompts are lists of 100 000 integers. A box that was moved from may only be assigned or destroyed.
+  // A box holds a value on the heap, and is copied and compared by this value. With boxes a Json takes 16 bytes, which
+  // matters because prompts are lists of 100 000 integers.
   template <class T>
   class Box {
    public:
@@ -101,6 +102,7 @@ class Json {
   Json(Object v, int) : value_(Box(std::move(v))) {}
   std::variant<std::monostate, bool, std::int64_t, double, Box<std::string>, Box<Array>, Box<Object>> value_;
 };
+static_assert(sizeof(Json) == 16);
 
 // Reads a whole file. Errors name path and reason. If the file has more than `most` bytes, stops reading and returns an
 // error.

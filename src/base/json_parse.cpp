@@ -1,7 +1,7 @@
-// Parses JSON. simdjson reads the texts of requests several times as fast as nlohmann's parser: it takes 3 instead of 8
-// ms for 100 000 token ids, and 0.15 instead of 1.7 ms for 400 KB of prose. But simdjson's errors name no place, and
-// simdjson refuses integers of more than 64 bits. So if simdjson refuses a text, or convert() refuses to make a Json
-// value of simdjson's result, nlohmann's parser parses the text again. The result of this second parse is returned.
+// Parses JSON. simdjson reads the texts of requests several times as fast as nlohmann's parser, 400 KB of prose in 0.15
+// instead of 1.7 ms. But simdjson's errors name no place, and simdjson refuses integers of more than 64 bits. So if
+// simdjson refuses a text, or convert() refuses to make a Json value of simdjson's result, nlohmann's parser parses the
+// text again. The result of this second parse is returned.
 #include <simdjson.h>
 
 #include <algorithm>

@@ -173,8 +173,9 @@ class Stream {
   // Copy and fill device memory. Both calls may be recorded. The two ranges of a copy must not overlap.
   virtual Status copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) = 0;
   // Copies `rows` ranges of `bytes` each. At `to` and at `from`, a range begins `pitch` bytes after the one before it.
-  // The call may be recorded. No two ranges may overlap. The default implementation calls copy() for each range. A GPU
-  // copies all ranges with one call, because a call takes it as long as copying some megabytes.
+  // The call may be recorded. No two ranges may overlap. Preconditions: bytes <= pitch and rows >= 0. The default
+  // implementation calls copy() for each range. A GPU copies all ranges with one call, because one call costs a GPU as
+  // much time as copying some megabytes.
   virtual Status copy_rows(DeviceAddress to, DeviceAddress from, std::size_t bytes, std::int64_t pitch,
                            std::int64_t rows);
   virtual Status fill(DeviceAddress to, std::uint8_t value, std::size_t bytes) = 0;

@@ -96,9 +96,9 @@ Status CudaStream::copy(DeviceAddress to, DeviceAddress from, std::size_t bytes)
 
 Status CudaStream::copy_rows(DeviceAddress to, DeviceAddress from, std::size_t bytes, std::int64_t pitch,
                              std::int64_t rows) {
-  if (rows == 1 || pitch > device_.largest_pitch()) return Stream::copy_rows(to, from, bytes, pitch, rows);
+  if (rows <= 1 || pitch > device_.largest_pitch()) return Stream::copy_rows(to, from, bytes, pitch, rows);
   TRY(check_addresses(DeviceCall::kLaunch, name_, bool(to), bool(from), bytes));
-  if (bytes == 0 || rows == 0) return ok_status();
+  if (bytes == 0) return ok_status();
   TRY(begin_launch("copy of rows"));
   CUDA_MEMCPY2D copy{};
   copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;

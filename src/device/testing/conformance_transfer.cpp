@@ -39,20 +39,24 @@ TEST_P(DeviceConformance, CopyAndFillStayInTheirRange) {
 
 // Bug caught: rows that are copied by the wrong distance, and bytes between rows that are overwritten.
 TEST_P(DeviceConformance, CopyOfRowsLeavesGapsAlone) {
-  constexpr std::size_t kPitch = 4096;
-  std::unique_ptr<Allocation> memory = allocate(5 * kPitch);
+  struct Case {
+    std::size_t bytes;
+    std::size_t pitch;
+  };
+  constexpr std::size_t kMostPitch = (1 << 20) + 256;
+  std::unique_ptr<Allocation> memory = allocate(5 * kMostPitch);
   ASSERT_NE(memory, nullptr);
-  for (const std::size_t bytes : {1ul, 36ul, 1024ul}) {
-    std::vector<std::uint8_t> expected = pattern(5 * kPitch, 3);
+  for (const auto& [bytes, pitch] : {Case{1, 4096}, {36, 4096}, {1024, 4096}, {1024, 4352}, {36, kMostPitch}}) {
+    std::vector<std::uint8_t> expected = pattern(5 * pitch, 3);
     write(memory->data(), expected);
-    expect_ok(stream_->copy_rows(memory->data() + 2048, memory->data() + 16, bytes, kPitch, 4));
+    expect_ok(stream_->copy_rows(memory->data() + 2048, memory->data() + 16, bytes, pitch, 4));
     for (std::size_t row = 0; row < 4; ++row)
-      std::copy_n(expected.begin() + row * kPitch + 16, bytes, expected.begin() + row * kPitch + 2048);
-    EXPECT_EQ(read(memory->data(), expected.size()), expected) << bytes;
+      std::copy_n(expected.begin() + row * pitch + 16, bytes, expected.begin() + row * pitch + 2048);
+    EXPECT_EQ(read(memory->data(), expected.size()), expected) << bytes << " bytes of " << pitch;
   }
-  expect_ok(stream_->copy_rows(memory->data(), memory->data() + 16, 8, kPitch, 0));
+  expect_ok(stream_->copy_rows(memory->data(), memory->data() + 16, 8, kMostPitch, 0));
   EXPECT_EQ(read(memory->data(), 8), pattern(8, 3));
-  EXPECT_EQ(stream_->copy_rows({}, memory->data(), 8, kPitch, 2).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(stream_->copy_rows({}, memory->data(), 8, kMostPitch, 2).code(), StatusCode::kInvalidArgument);
 }
 
 // Bug caught: work that overtakes what was enqueued before it on the same stream.

@@ -51,8 +51,8 @@ class KvStorage {
 
   std::vector<std::int64_t> num_pages_;
   std::unique_ptr<Allocation> memory_;
-  // In the order of their memory. States of one group whose pages have the same size lie next to each other, so that
-  // copy() copies a slot of all layers as rows of one copy.
+  // The states are in the order of their memory. States of one group whose pages have the same size lie next to each
+  // other, so that copy() copies a slot of all layers as rows of one copy.
   std::vector<State> states_;
 };
 
