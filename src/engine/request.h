@@ -145,7 +145,7 @@ struct Request {
   double timeout_s = 0;       // maximum number of seconds from submit() to the last token; 0: no limit
   RetentionHint retention{};  // only changes the order in which the prefix cache evicts texts
   // Indices of prompt tokens at which later prompts are likely to diverge from this one, in ascending order. A model
-  // with recurrent states keeps its state near each of them (Scheduler::cut_at_page). Other models ignore them.
+  // with recurrent states keeps its state near each of them (cut_prompt()). Other models ignore them.
   std::vector<std::int64_t> branch_tokens{};
   std::optional<ReasoningLimit> reasoning_limit{};
 

@@ -12,7 +12,7 @@
 namespace tessera {
 
 // The version of the frames between nodes and of the frames' contents.
-inline constexpr std::int64_t kNodeProtocol = 4;
+inline constexpr std::int64_t kNodeProtocol = 5;
 
 struct NamedValue {
   std::string name;

@@ -119,6 +119,8 @@ class ModelRunner {
   std::int64_t vocab_size() const { return parts_->model.vocab_size; }
   std::int64_t hidden_size() const { return parts_->model.hidden_size; }
   const DispatchTable& dispatch_table() const { return dispatcher_.table(); }
+  // Calls OpPlans::takes_checkpoints().
+  bool takes_checkpoints() const { return parts_->memory().plans.takes_checkpoints(); }
   const ForwardCounters& counters() const { return forwards_->counters(); }
   // Return the memory that the runner takes now, and the memory that was predicted for it.
   MemoryReport memory() const;

@@ -37,6 +37,7 @@ Result<OpPlans> OpPlans::create(Device& device, const Source& source, StepBuffer
           fmt::format("speculative_algorithm: {} keeps a state for each request, and its planner takes "
                       "no drafts; NONE is accepted",
                       op.op));
+    if (has_states && !plan->plans_requests()) plans.takes_checkpoints_ = false;
     plans.entries_.push_back({.op = op.op, .group = op.group, .plan = std::move(plan)});
   }
   return plans;

@@ -45,6 +45,10 @@ class OpPlans {
   // that is larger than all earlier ones.
   Status plan(const ForwardBatch& batch, BatchKind kind, std::int64_t padded_requests, Stream& stream);
 
+  // Returns whether all operators with a state store it where ForwardBatch::checkpoints says. Only plans that get whole
+  // requests (OpPlan::plans_requests) see the checkpoints. A plugin's plan does not get whole requests.
+  bool takes_checkpoints() const { return takes_checkpoints_; }
+
   std::int64_t bytes() const;
   // Returns the names of the kernels that planned operators use: "fa3", "cpu", or "fa3, tessera" if layers differ.
   std::string kernels(BatchKind kind) const;
@@ -56,6 +60,7 @@ class OpPlans {
     std::unique_ptr<OpPlan> plan;
   };
   std::vector<Entry> entries_;
+  bool takes_checkpoints_ = true;
   RowRequests row_requests_;
 };
 

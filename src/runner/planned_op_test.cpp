@@ -151,6 +151,14 @@ TEST(FindPlan, TheErrorNamesOperatorAndGroup) {
   EXPECT_THAT(find_plan(args).status().message(), HasSubstr("no plan of operator attention for cache group 3"));
 }
 
+TEST(PlannedOp, AStatesPlanOfRowsTakesNoCheckpoints) {
+  RunnerOptions options = small_options();
+  EXPECT_TRUE((*testing::try_make_bench("qwen3-next", options)).runner->takes_checkpoints());
+  const KernelTable kernels = planned_kernels("causal_conv");
+  options.kernels = &kernels;
+  EXPECT_FALSE((*testing::try_make_bench("qwen3-next", options)).runner->takes_checkpoints());
+}
+
 // If requests have drafts, a plan that does not handle whole requests gets each row as a separate request. This is
 // refused for an operator with a state, because its plan must know which rows belong to the same request. Plans of
 // other operators need not know this.

@@ -98,7 +98,7 @@ class Nodes(NodesCliTest):
         with later:
             later.sendall(frame)
             answer = later.makefile("rb").read()
-        words = "the protocol between nodes is 4 on node 0 and 99 on another"
+        words = "the protocol between nodes is 5 on node 0 and 99 on another"
         self.assertIn(words.encode(), answer)
         self.refuses([words], self.ends([node]))
 

@@ -21,8 +21,9 @@
 //   state           one slot
 //
 // A checkpoint is a slot with an earlier state of a sequence, from which other sequences can continue. A state group's
-// slot is copied when a sequence continues from a checkpoint or leaves one behind. The copies run before everything
-// else in the next forward, in the order in which they were requested. A slot that a copy will read can therefore be
+// slot is copied when a sequence continues from a checkpoint, or leaves one behind where a forward ends. The copies run
+// before everything else in the next forward, in the order in which they were requested. A forward can also store a
+// state among its rows as a checkpoint (take_checkpoints). A slot that a copy will read can therefore be
 // given to another sequence before the copy has run. That sequence writes the slot only after the copy.
 //
 // Pure bookkeeping; used by one thread.
@@ -131,6 +132,13 @@ class CacheManager {
   // has a checkpoint, or in which no slot is free or can be freed. Precondition: the slots hold the states after the
   // path's tokens.
   void add_checkpoint(const SequenceCache& own);
+  // Takes slots in which a forward stores the states of its request number `request` after `rows` rows, and appends
+  // them to `to`. Skips state groups in which no slot is free or can be freed. Once the forward was submitted, call
+  // enter_checkpoint() for each of them.
+  void take_checkpoints(std::int64_t request, std::int64_t rows, std::vector<StateCheckpoint>& to);
+  // Makes a taken slot the checkpoint after the first `tokens` tokens of the sequence. Gives the slot back if they have
+  // a checkpoint already. Precondition: keep() has entered these tokens, which end with a page.
+  void enter_checkpoint(const SequenceCache& own, std::int64_t tokens, const StateCheckpoint& checkpoint);
   // Gives the slots of a sequence to the prefix cache as checkpoints at the last node of its path, without a copy. Call
   // it when the sequence stops running.
   void leave_checkpoint(SequenceCache& own);
@@ -147,7 +155,8 @@ class CacheManager {
 
   // Appends to `copies` the copies that were requested since the last call.
   void take_copies(std::vector<SlotCopy>& copies);
-  // Drops all checkpoints. Call it after a failure, since requested copies may not have happened.
+  // Drops all checkpoints, also those that were taken and not entered. Call it after a failure, since requested copies
+  // may not have happened.
   void forget_checkpoints();
   // Drops everything in the prefix cache that no sequence uses.
   void flush_prefixes() { prefixes_.flush(); }
@@ -164,6 +173,12 @@ class CacheManager {
   bool has_states_ = false;
   bool has_windows_ = false;
   std::vector<SlotCopy> copies_;
+  struct TakenSlot {
+    std::size_t group;
+    PageId slot;
+    friend bool operator==(const TakenSlot&, const TakenSlot&) = default;
+  };
+  std::vector<TakenSlot> taken_;  // by take_checkpoints(), and not entered yet
 };
 
 }  // namespace tessera

@@ -199,6 +199,42 @@ TEST_F(CacheManagerTest, FindsTheBranchPointWithoutACheckpoint) {
   for (SequenceCache* own : {&first, &near, &second, &third}) cache.release(*own);
 }
 
+TEST_F(CacheManagerTest, ACheckpointWithinAForwardIsEnteredOnce) {
+  CacheManager& cache = state(4);
+  SequenceCache own;
+  compute(own, ids(12), /*chunk=*/12);
+  copies();
+  cache.forget_checkpoints();
+  std::vector<StateCheckpoint> taken;
+  cache.take_checkpoints(0, 8, taken);
+  cache.take_checkpoints(1, 8, taken);  // another sequence has the same tokens
+  ASSERT_EQ(taken.size(), 2U);
+  EXPECT_EQ(taken[1].request, 1);
+  EXPECT_EQ(taken[1].rows, 8);
+  EXPECT_EQ(cache.available(1), 0);
+  std::vector<StateCheckpoint> more;
+  cache.take_checkpoints(2, 8, more);
+  EXPECT_THAT(more, IsEmpty()) << "no slot is left";
+  for (const StateCheckpoint& checkpoint : taken) cache.enter_checkpoint(own, 8, checkpoint);
+  EXPECT_EQ(cache.num_free(1), 1) << "the second slot was given back";
+  cache.release(own);
+  EXPECT_EQ(cache.count_known(ids(13)), 2);
+  SequenceCache next;
+  cache.find(next, ids(13));
+  cache.admit(next, 14, 20);
+  EXPECT_EQ(copies()[0].from, taken[0].slot);
+  cache.release(next);
+}
+
+TEST_F(CacheManagerTest, CheckpointsOfAFailedForwardAreGivenBack) {
+  CacheManager& cache = state(4);
+  std::vector<StateCheckpoint> taken;
+  cache.take_checkpoints(0, 8, taken);
+  EXPECT_EQ(cache.num_free(1), 2);
+  cache.forget_checkpoints();
+  EXPECT_EQ(cache.num_free(1), 3);
+}
+
 TEST_F(CacheManagerTest, AnEndingSequencesSlotBecomesItsCheckpoint) {
   CacheManager& cache = state(3);
   SequenceCache own;

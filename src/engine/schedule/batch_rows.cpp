@@ -48,6 +48,7 @@ void clear_rows(std::size_t num_cache_groups, ForwardBatch& batch, RopeAxes& rop
   batch.adapter_slots.clear();
   batch.embedding_writes.clear();
   batch.slot_copies.clear();
+  batch.checkpoints.clear();
   for (std::vector<std::int32_t>& axis : rope_positions) axis.clear();
   batch.groups.resize(num_cache_groups);
   for (CacheGroupBatch& group : batch.groups) {

@@ -48,8 +48,9 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
     Sequence& sequence = *running_[i];
     if (sequence.decodes() != decodes || sequence.is_done() || waits_for_token(sequence)) continue;
     const std::int64_t most = decodes ? 1 : share.most(sequence.uncomputed());
-    const std::int64_t wanted = cut_at_page(sequence, std::min(budget, most));
-    if (wanted <= 0) continue;
+    if (std::min(budget, most) <= 0) continue;
+    const PromptCut cut = cut_of(sequence, std::min(budget, most));
+    const std::int64_t wanted = cut.end - sequence.computed;
     std::int64_t count = cache_.fitting(sequence.cache, sequence.computed, wanted);
     // Preempts the sequences after this one until a page is free. Otherwise the step would have no entries and free no
     // pages, so the next step could not go on either. Does not preempt while tokens of another group of decodes
@@ -61,7 +62,8 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
     if (!decodes) count = take_images(sequence, count);
     if (count == 0) continue;
     cache_.take_pages(sequence.cache, std::ssize(sequence.tokens), sequence.computed + count);
-    chosen_.push_back({.sequence = &sequence, .count = count});
+    const bool has_checkpoint = cut.checkpoint > 0 && cut.checkpoint < sequence.computed + count;
+    chosen_.push_back({.sequence = &sequence, .count = count, .checkpoint = has_checkpoint ? cut.checkpoint : 0});
     sequence.drafts.clear();
     budget -= count;
     if (!decodes) share.take(count);
@@ -79,8 +81,11 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
     budget -= drafts.count;
   }
   for (const ChosenTokens& chosen : chosen_) {
-    chosen.sequence->place = std::ssize(scheduled.entries);
+    const auto place = std::ssize(scheduled.entries);
+    chosen.sequence->place = place;
     scheduled.append(*chosen.sequence, chosen.count, cache_, options_.vocab_size);
+    if (chosen.checkpoint > 0)
+      cache_.take_checkpoints(place, chosen.checkpoint - chosen.sequence->computed, scheduled.batch.checkpoints);
   }
   return budget;
 }
@@ -118,26 +123,16 @@ void Scheduler::keep_places() {
   std::swap(chosen_, placed_);
 }
 
-// Returns how many of a prompt's next `count` tokens to compute. For a model that keeps states, forwards end at a
-// page's end, so that the state there can be a checkpoint. One forward ends at the branch point, where the prompt
-// diverges from earlier prompts. Another forward ends at the last full page before the prompt's last token, because no
-// sequence could reuse more of the prompt than that. Later prompts are likely to diverge at the request's branch
-// tokens, so forwards end there too. If the last of these ends is near the prompt's end, there is no other end behind
-// it.
-std::int64_t Scheduler::cut_at_page(const Sequence& sequence, std::int64_t count) const {
-  constexpr std::int64_t kLeast = CacheManager::kLeastBranchTokens;
-  if (!cache_.has_states() || !caches(sequence) || sequence.decodes()) return count;
-  const std::int64_t last = std::ssize(sequence.tokens) - 1;
-  const auto page_before = [size = cache_.page_size()](std::int64_t token) { return token / size * size; };
-  std::int64_t cut = page_before(std::min(sequence.computed + count, last));
-  const std::int64_t branch = sequence.cache.branch_pages * cache_.page_size();
-  if (branch > sequence.computed) cut = std::min(cut, branch);
-  for (const std::int64_t token : sequence.request.branch_tokens) {
-    const std::int64_t end = page_before(token);
-    if (end == sequence.computed && end > 0 && last - end < kLeast) return count;
-    if (end - sequence.computed >= kLeast) cut = std::min(cut, end);
-  }
-  return cut > sequence.computed ? cut - sequence.computed : count;
+PromptCut Scheduler::cut_of(const Sequence& sequence, std::int64_t count) const {
+  if (!cache_.has_states() || !caches(sequence) || sequence.decodes()) return {.end = sequence.computed + count};
+  const PromptCut cut = cut_prompt({.page_size = cache_.page_size(),
+                                    .computed = sequence.computed,
+                                    .tokens = std::ssize(sequence.tokens),
+                                    .branch = sequence.cache.branch_pages * cache_.page_size(),
+                                    .branch_tokens = sequence.request.branch_tokens},
+                                   count);
+  if (cut.checkpoint > 0 && !options_.takes_checkpoints) return {.end = cut.checkpoint};
+  return cut;
 }
 
 PromptShare Scheduler::prompt_share() const {
@@ -270,7 +265,9 @@ void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
   // A forward that samples overwrites last_ids, the device's list of the ids that the last step sampled. So sequences
   // that are not in the forward lose their rows of this list.
   if (!scheduled.sampling.empty()) forget_rows();
-  for (const ScheduledBatch::Entry& entry : scheduled.entries) {
+  std::span<const StateCheckpoint> checkpoints = scheduled.batch.checkpoints;
+  for (std::size_t b = 0; b < scheduled.entries.size(); ++b) {
+    const ScheduledBatch::Entry& entry = scheduled.entries[b];
     Sequence& sequence = *entry.sequence;
     const bool decodes = sequence.decodes();
     sequence.computed += entry.new_tokens;
@@ -279,7 +276,11 @@ void Scheduler::mark_submitted(const ScheduledBatch& scheduled) {
     release_images(sequence, sequence.computed);
     // Enters computed pages into the prefix cache. The pages of a decoding sequence are entered only when the sequence
     // ends or is preempted.
-    if (!decodes && keep_computed(sequence)) cache_.add_checkpoint(sequence.cache);
+    const bool ends_at_page = !decodes && keep_computed(sequence);
+    for (; !checkpoints.empty() && checkpoints[0].request == static_cast<std::int32_t>(b);
+         checkpoints = checkpoints.subspan(1))
+      cache_.enter_checkpoint(sequence.cache, entry.position + checkpoints[0].rows, checkpoints[0]);
+    if (ends_at_page) cache_.add_checkpoint(sequence.cache);
     cache_.leave_window(sequence.cache, sequence.computed);
     if (entry.row < 0) continue;
     sequence.tokens.emplace_back(0);

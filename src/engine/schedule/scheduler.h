@@ -19,8 +19,7 @@
 // too. Other sequences may pass it, but if they use adapters, only a limited number of them may. If window groups lack
 // pages for a whole chunk, less of the prompt is computed.
 //
-// For a model with state groups (recurrent states), a prompt's forwards end at a page's end, and the state there is
-// kept as a checkpoint.
+// For a model with state groups (recurrent states), prompts leave checkpoints of their states (prompt_cut.h).
 //
 // A step may be scheduled before the previous one is done. mark_submitted() counts the step's tokens as computed, and
 // appends a placeholder to the sequence of each sampled row. settle() replaces the placeholder once the token is known.
@@ -39,6 +38,7 @@
 #include "tessera/engine/images/image_rows.h"
 #include "tessera/engine/images/row_ranges.h"
 #include "tessera/engine/schedule/prefix_waits.h"
+#include "tessera/engine/schedule/prompt_cut.h"
 #include "tessera/engine/schedule/prompt_share.h"
 #include "tessera/engine/schedule/scheduled_batch.h"
 #include "tessera/engine/schedule/sequence.h"
@@ -52,6 +52,9 @@ struct SchedulerOptions {
   std::int64_t max_running = 256;  // requests that run at once; at most limits.max_requests, which counts drafts too
   std::int64_t vocab_size = 0;
   bool prefix_cache = true;
+  // Whether a forward can store the states of a prompt among its rows (ModelRunner::takes_checkpoints). If it cannot,
+  // a forward ends at each checkpoint.
+  bool takes_checkpoints = true;
   // The number of pipeline steps in flight at once. If there are several, the decoding sequences take turns: they form
   // as many groups as there are steps in flight, and each step takes the next group. A sequence is scheduled again only
   // once its newest token is known, because the first stage needs this token as an input but does not sample it itself.
@@ -159,7 +162,8 @@ class Scheduler {
   std::int64_t schedule(bool decodes, std::int64_t most_chosen, std::int64_t budget, PromptShare& share,
                         ScheduledBatch& scheduled);
   void keep_places();
-  std::int64_t cut_at_page(const Sequence& sequence, std::int64_t count) const;
+  // Returns where a forward ends that may compute the sequence's next `count` tokens.
+  PromptCut cut_of(const Sequence& sequence, std::int64_t count) const;
   bool make_room(Sequence& sequence);
   bool has_room(const Sequence& sequence) const;
   bool has_slot(Sequence& sequence, Sequence*& waits_for_slot) const;

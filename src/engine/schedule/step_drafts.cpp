@@ -53,7 +53,8 @@ StepDrafts::Drafted StepDrafts::choose(const Step& step, std::span<const ChosenT
   if (std::ranges::none_of(decoding, drafts)) return {};
   std::int64_t reading = kTokensRead;
   offers_.clear();
-  for (const auto& [sequence, count] : decoding) {
+  for (const ChosenTokens& chosen : decoding) {
+    Sequence* const sequence = chosen.sequence;
     DraftOffer offer;
     if (sequence->drafter) {
       reading -= sequence->drafter->read(sequence->tokens, reading);

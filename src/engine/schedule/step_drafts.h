@@ -25,6 +25,7 @@ std::int64_t promised_pages(const Sequences& running, const CacheManager& cache,
 struct ChosenTokens {
   Sequence* sequence = nullptr;
   std::int64_t count = 0;
+  std::int64_t checkpoint = 0;  // PromptCut::checkpoint
 };
 
 // Chooses the drafts of a step. Drafts never postpone a decode, never evict a page, and never divide prompts that the

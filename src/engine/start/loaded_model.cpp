@@ -159,6 +159,7 @@ Status ModelStart::make_runner() {
   model_.runner =
       TRY(ModelRunner::create(std::move(plan_.graphs), *std::move(weights_), *model_.device, std::move(plan_.runner)));
   model_.runner->set_costs(model_.profiles->load_costs());
+  model_.scheduling.takes_checkpoints = model_.runner->takes_checkpoints();
   return ok_status();
 }
 

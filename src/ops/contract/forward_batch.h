@@ -52,6 +52,16 @@ struct SlotCopy {
   friend bool operator==(const SlotCopy&, const SlotCopy&) = default;
 };
 
+// A slot in which the forward stores the state that a request has after its first `rows` rows, besides the state after
+// its last row. No request of the forward reads the slot. The request has more than `rows` rows, and no drafts.
+struct StateCheckpoint {
+  std::size_t group = 0;
+  std::int32_t request = 0;
+  std::int32_t rows = 0;
+  PageId slot;
+  friend bool operator==(const StateCheckpoint&, const StateCheckpoint&) = default;
+};
+
 // Embeddings from the host. They are written to consecutive embedding rows, which tokens of this forward or of later
 // forwards use.
 struct EmbeddingWrite {
@@ -83,6 +93,7 @@ struct ForwardBatch {
   std::vector<std::int32_t> adapter_slots = {};
   std::vector<EmbeddingWrite> embedding_writes = {};  // these run before anything else in the forward
   std::vector<SlotCopy> slot_copies = {};             // copies, which run in this order
+  std::vector<StateCheckpoint> checkpoints = {};      // ascending by request; at most one for each request and group
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(input_ids.size()); }
   std::int64_t num_requests() const { return static_cast<std::int64_t>(query_lens.size()); }

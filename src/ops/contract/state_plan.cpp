@@ -42,7 +42,11 @@ StatePlan::StatePlan(const PlanArgs& args, StepBuffer& step)
       lengths_(args.limits, step),
       slots_offset_(step.reserve(static_cast<std::size_t>(array_bytes(args.limits)))),
       drafts_offset_(step.reserve(static_cast<std::size_t>(array_bytes(args.limits)))),
-      accepted_offset_(step.reserve(static_cast<std::size_t>(array_bytes(args.limits)))) {}
+      accepted_offset_(step.reserve(static_cast<std::size_t>(array_bytes(args.limits)))),
+      checkpoint_rows_offset_(step.reserve(static_cast<std::size_t>(array_bytes(args.limits)))),
+      checkpoint_slots_offset_(step.reserve(static_cast<std::size_t>(array_bytes(args.limits)))) {
+  query_lens_.reserve(static_cast<std::size_t>(args.limits.max_requests));
+}
 
 Result<std::unique_ptr<StatePlan>> StatePlan::create(const PlanArgs& args, StepBuffer& step) {
   if (args.limits.max_requests < 1 || args.num_pages < 1)
@@ -52,7 +56,7 @@ Result<std::unique_ptr<StatePlan>> StatePlan::create(const PlanArgs& args, StepB
 }
 
 std::int64_t StatePlan::bytes_needed(const PlanLimits& limits) {
-  return BatchLengths::bytes_needed(limits) + 3 * align_up(array_bytes(limits));
+  return BatchLengths::bytes_needed(limits) + 5 * align_up(array_bytes(limits));
 }
 
 Status StatePlan::check(const ForwardBatch& batch) const {
@@ -82,6 +86,34 @@ Status StatePlan::check(const ForwardBatch& batch) const {
     if (batch.draft_lens[b] > 0 && batch.accepted_drafts[b] > 0 && batch.query_lens[b] != batch.draft_lens[b] + 1)
       return internal_error(fmt::format("request {} has {} rows between accepted and new drafts; 1 is accepted", b,
                                         batch.query_lens[b] - batch.draft_lens[b]));
+  return check_checkpoints(batch);
+}
+
+Status StatePlan::check_checkpoints(const ForwardBatch& batch) const {
+  const std::vector<PageTable>& tables = batch.groups[static_cast<std::size_t>(group_)].page_tables;
+  std::int32_t previous = -1;
+  for (const StateCheckpoint& checkpoint : batch.checkpoints) {
+    if (checkpoint.group >= batch.groups.size())
+      return internal_error(
+          fmt::format("a checkpoint in cache group {}; the batch has {}", checkpoint.group, batch.groups.size()));
+    if (checkpoint.group != static_cast<std::size_t>(group_)) continue;
+    if (checkpoint.request <= previous || checkpoint.request >= batch.num_requests())
+      return internal_error(fmt::format("a checkpoint of request {} after one of request {}; the batch has {}",
+                                        checkpoint.request, previous, batch.num_requests()));
+    previous = checkpoint.request;
+    const auto b = static_cast<std::size_t>(checkpoint.request);
+    if (checkpoint.rows < 1 || checkpoint.rows >= batch.query_lens[b])
+      return internal_error(
+          fmt::format("request {} has a checkpoint after {} of its {} rows", b, checkpoint.rows, batch.query_lens[b]));
+    if (!batch.draft_lens.empty() && batch.draft_lens[b] > 0)
+      return internal_error(fmt::format("request {} has both drafts and a checkpoint", b));
+    const std::int32_t slot = checkpoint.slot.value();
+    if (slot < 1 || slot >= num_slots_)
+      return internal_error(fmt::format("request {}: checkpoint slot {} is not among the group's slots 1 to {}", b,
+                                        slot, num_slots_ - 1));
+    if (std::ranges::any_of(tables, [&](const PageTable& table) { return table.pages[0] == checkpoint.slot; }))
+      return internal_error(fmt::format("request {}: a request has its checkpoint slot {}", b, slot));
+  }
   return ok_status();
 }
 
@@ -89,7 +121,7 @@ Status StatePlan::plan(const ForwardBatch& batch, BatchKind /*kind*/, std::int64
                        Stream& /*stream*/) {
   TRY(check(batch).with_context("a plan of states"));
   lengths_.write(batch);
-  num_requests_ = batch.num_requests();
+  query_lens_ = batch.query_lens;
   const std::vector<PageTable>& tables = batch.groups[static_cast<std::size_t>(group_)].page_tables;
   const auto write = [&](std::size_t offset, const auto& value_of) {
     auto* const values = reinterpret_cast<std::int32_t*>(step_->host(offset));
@@ -102,6 +134,14 @@ Status StatePlan::plan(const ForwardBatch& batch, BatchKind /*kind*/, std::int64
   write(slots_offset_, [&](std::size_t b) { return tables[b].pages[0].value(); });
   write(drafts_offset_, entry_of(batch.draft_lens));
   write(accepted_offset_, entry_of(batch.accepted_drafts));
+  write(checkpoint_rows_offset_, [](std::size_t) { return 0; });
+  write(checkpoint_slots_offset_, [](std::size_t) { return 0; });
+  for (const StateCheckpoint& checkpoint : batch.checkpoints) {
+    if (checkpoint.group != static_cast<std::size_t>(group_)) continue;
+    reinterpret_cast<std::int32_t*>(step_->host(checkpoint_rows_offset_))[checkpoint.request] = checkpoint.rows;
+    reinterpret_cast<std::int32_t*>(step_->host(checkpoint_slots_offset_))[checkpoint.request] =
+        checkpoint.slot.value();
+  }
   return ok_status();
 }
 
@@ -113,6 +153,8 @@ StateMetadata StatePlan::metadata() const {
           .slots = at(slots_offset_),
           .drafts = at(drafts_offset_),
           .accepted = at(accepted_offset_),
+          .checkpoint_rows = at(checkpoint_rows_offset_),
+          .checkpoint_slots = at(checkpoint_slots_offset_),
           .max_requests = limits_.max_requests};
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -28,6 +29,10 @@ struct StateMetadata {
   // [max_requests]: how many of the draft rows in the slot were accepted. The state is advanced over these rows before
   // the forward's own rows.
   const std::int32_t* accepted = nullptr;
+  // [max_requests]: after how many of the request's rows its state is also stored in slot checkpoint_slots[b]
+  // (StateCheckpoint). 0: never.
+  const std::int32_t* checkpoint_rows = nullptr;
+  const std::int32_t* checkpoint_slots = nullptr;
   std::int64_t max_requests = 0;
 
   // These functions describe request b. Precondition: the caller can read the device's memory.
@@ -57,12 +62,14 @@ class StatePlan final : public OpPlan {
   std::vector<std::string_view> kernels(BatchKind /*kind*/) const override { return {kernel_}; }
 
   StateMetadata metadata() const;
-  // Returns the number of requests of the newest planned forward. A launch may depend on it only if it is not recorded.
-  std::int64_t num_requests() const { return num_requests_; }
+  // Returns the number of rows of each request of the newest planned forward. A launch may depend on it only if the
+  // launch is not recorded.
+  std::span<const std::int32_t> query_lens() const { return query_lens_; }
 
  private:
   StatePlan(const PlanArgs& args, StepBuffer& step);
   Status check(const ForwardBatch& batch) const;
+  Status check_checkpoints(const ForwardBatch& batch) const;
 
   PlanLimits limits_;
   std::int64_t group_;
@@ -75,7 +82,9 @@ class StatePlan final : public OpPlan {
   std::size_t slots_offset_;
   std::size_t drafts_offset_;
   std::size_t accepted_offset_;
-  std::int64_t num_requests_ = 0;
+  std::size_t checkpoint_rows_offset_;
+  std::size_t checkpoint_slots_offset_;
+  std::vector<std::int32_t> query_lens_;
 };
 
 // Makes StatePlans. The KernelDefs of operators with a state point to this planner. An operator's attribute "drafts"

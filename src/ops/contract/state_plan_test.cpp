@@ -3,12 +3,17 @@
 // returns.
 #include "tessera/ops/contract/state_plan.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <utility>
 
 #include "tessera/ops/recurrent/state_op_test_util.h"
 
 namespace tessera::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(StatePlan, RefusesBatchesThatContradictThemselves) {
   StateBench bench("op");
@@ -43,6 +48,26 @@ TEST(StatePlan, RefusesDraftsFarBehindAcceptedOnes) {
                 .message()
                 .find("request 0 has 3 rows between accepted and new drafts; 1 is accepted"),
             std::string::npos);
+}
+
+TEST(StatePlan, RefusesCheckpointsThatCannotBeStored) {
+  StateBench bench("causal_conv", false, 2);
+  const auto refused = [&](std::vector<StateCheckpoint> checkpoints, std::int32_t drafts = 0) {
+    ForwardBatch batch = state_batch({{.rows = 5, .slot = 1, .drafts = drafts}, {.rows = 3, .slot = 2}});
+    batch.checkpoints = std::move(checkpoints);
+    return bench.plan(batch).message();
+  };
+  EXPECT_EQ(refused({{.request = 0, .rows = 4, .slot = PageId(3)}, {.request = 1, .rows = 1, .slot = PageId(4)}}), "");
+  EXPECT_THAT(refused({{.request = 0, .rows = 5, .slot = PageId(3)}}), HasSubstr("a checkpoint after 5 of its 5 rows"));
+  EXPECT_THAT(refused({{.request = 0, .rows = 0, .slot = PageId(3)}}), HasSubstr("a checkpoint after 0 of its 5 rows"));
+  EXPECT_THAT(refused({{.request = 2, .rows = 1, .slot = PageId(3)}}), HasSubstr("a checkpoint of request 2"));
+  EXPECT_THAT(refused({{.request = 1, .rows = 1, .slot = PageId(3)}, {.request = 1, .rows = 2, .slot = PageId(4)}}),
+              HasSubstr("a checkpoint of request 1 after one of request 1"));
+  EXPECT_THAT(refused({{.request = 0, .rows = 1, .slot = PageId(0)}}), HasSubstr("checkpoint slot 0 is not among"));
+  EXPECT_THAT(refused({{.request = 0, .rows = 1, .slot = PageId(12)}}), HasSubstr("checkpoint slot 12 is not among"));
+  EXPECT_THAT(refused({{.request = 0, .rows = 1, .slot = PageId(2)}}), HasSubstr("has its checkpoint slot 2"));
+  EXPECT_THAT(refused({{.group = 1, .request = 0, .rows = 1, .slot = PageId(3)}}), HasSubstr("in cache group 1"));
+  EXPECT_THAT(refused({{.request = 0, .rows = 1, .slot = PageId(3)}}, 2), HasSubstr("both drafts and a checkpoint"));
 }
 
 TEST(StatePlan, TakesTheBytesThatBytesNeededReturns) {

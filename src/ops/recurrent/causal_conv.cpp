@@ -49,6 +49,9 @@ struct Problem {
   StateMetadata metadata;
 
   T* slot(std::int64_t request) const { return state + metadata.slots[request] * slot_rows * channels; }
+  T* checkpoint_slot(std::int64_t request) const {
+    return state + metadata.checkpoint_slots[request] * slot_rows * channels;
+  }
 };
 
 // Computes y = silu(Σ_j w[:, j] · inputs[j]). A null input counts as zeros.
@@ -93,25 +96,35 @@ void convolve_rows(const Problem<T>& p, std::int64_t num_requests, std::int64_t 
   }
 }
 
-// Makes the slot hold the last taps - 1 rows before the request's new drafts, and then the drafts. If the forward has
-// fewer than taps - 1 rows before the new drafts, the newest rows that the slot already holds (accepted drafts
-// included) fill the gap at the front. If the request starts in this forward, zeros fill the gap.
+// Writes to `to` the last taps - 1 rows of the sequence after the request's first `new_rows` rows. If new_rows is less
+// than taps - 1, the newest rows that the request's slot holds (accepted drafts included) fill the gap at the front. If
+// the request starts in this forward, zeros fill the gap. `to` may be the request's slot.
 template <class T>
-void keep_last_rows(const Problem<T>& p, std::int64_t request) {
-  if (!p.metadata.keeps_state(request)) return;
-  const std::int64_t new_rows = p.metadata.kept_rows(request);
+void keep_rows(const Problem<T>& p, std::int64_t request, std::int64_t new_rows, T* to) {
   const std::int64_t end = p.metadata.first_row(request) + new_rows;
-  T* const slot = p.slot(request);
-  for (std::int64_t i = 0; i < p.taps - 1; ++i) {
-    T* const to = slot + i * p.channels;
-    const std::int64_t back = p.taps - 1 - i;  // row i of the slot becomes the row `back` rows before `end`
+  const T* const slot = p.slot(request);
+  for (std::int64_t i = 0; i < p.taps - 1; ++i, to += p.channels) {
+    const std::int64_t back = p.taps - 1 - i;  // row i of `to` becomes the row `back` rows before `end`
     if (back <= new_rows)
       std::copy_n(p.x + (end - back) * p.width, p.channels, to);
     else if (p.metadata.starts_anew(request))
       std::fill_n(to, p.channels, T{});
     else
-      std::copy_n(to + (new_rows + p.metadata.accepted_drafts(request)) * p.channels, p.channels, to);
+      std::copy_n(slot + (i + new_rows + p.metadata.accepted_drafts(request)) * p.channels, p.channels, to);
   }
+}
+
+// Makes the slot hold the last taps - 1 rows before the request's new drafts, and then the drafts. Writes the
+// checkpoint first, because it may read rows of the slot.
+template <class T>
+void keep_last_rows(const Problem<T>& p, std::int64_t request) {
+  if (const std::int32_t rows = p.metadata.checkpoint_rows[request]; rows > 0)
+    keep_rows(p, request, rows, p.checkpoint_slot(request));
+  if (!p.metadata.keeps_state(request)) return;
+  const std::int64_t new_rows = p.metadata.kept_rows(request);
+  const std::int64_t end = p.metadata.first_row(request) + new_rows;
+  T* const slot = p.slot(request);
+  keep_rows(p, request, new_rows, slot);
   for (std::int64_t i = 0; i < p.metadata.drafts[request]; ++i)
     std::copy_n(p.x + (end + i) * p.width, p.channels, slot + (p.taps - 1 + i) * p.channels);
 }

@@ -34,8 +34,8 @@ struct Conv {
   int rows_of_block;
   StateMetadata metadata;
 
-  __device__ T* slot(const StateRequest& request, std::int64_t channel) const {
-    return state + static_cast<std::int64_t>(request.slot) * slot_rows * channels + channel;
+  __device__ T* slot(int number, std::int64_t channel) const {
+    return state + static_cast<std::int64_t>(number) * slot_rows * channels + channel;
   }
 };
 
@@ -82,7 +82,7 @@ struct Channels {
       if (at >= 0) {
         inputs[i] = load_pack<T, N>(c.x + (request.first_row + at) * c.width + channel);
       } else if (!request.anew) {
-        inputs[i] = load_pack<T, N>(c.slot(request, channel) + (taps(c) - 1 + request.accepted + at) * c.channels);
+        inputs[i] = load_pack<T, N>(c.slot(request.slot, channel) + (taps(c) - 1 + request.accepted + at) * c.channels);
       }
     }
   }
@@ -135,26 +135,38 @@ __global__ void __launch_bounds__(kThreads) convolve_rows(const Conv<T> c) {
   }
 }
 
-// Makes the slot hold the last taps - 1 rows before the request's new drafts, and then the drafts. If the forward has
-// fewer than taps - 1 rows before the new drafts, the newest rows that the slot already holds (accepted drafts
-// included) fill the gap at the front. If the request starts in this forward, zeros fill the gap. Only one thread
-// accesses a channel of the slot, so this thread may read a row of the slot after it has written an earlier row.
+// Writes to `to` the last taps - 1 rows of the sequence after the request's first `new_rows` rows. If new_rows is less
+// than taps - 1, the newest rows that the request's slot holds (accepted drafts included) fill the gap at the front. If
+// the request starts in this forward, zeros fill the gap. `to` may be the request's slot: only one thread accesses a
+// channel of the slot, so this thread may read a row of the slot after it has written an earlier row.
 template <class T, int N>
-__device__ inline void keep_rows(const Conv<T>& c, const StateRequest& request, std::int64_t channel) {
+__device__ inline void keep_rows(const Conv<T>& c, const StateRequest& request, int new_rows, std::int64_t channel,
+                                 T* to) {
   const int kept = c.taps - 1;
-  T* const slot = c.slot(request, channel);
-  const std::int64_t end = request.first_row + request.kept_rows;
+  const std::int64_t end = request.first_row + new_rows;
   for (int i = 0; i < kept; ++i) {
-    const int back = kept - i;  // row i of the slot becomes the row `back` rows before `end`
+    const int back = kept - i;  // row i of `to` becomes the row `back` rows before `end`
     Pack<T, N> value{};
-    if (back <= request.kept_rows)
+    if (back <= new_rows)
       value = load_pack<T, N>(c.x + (end - back) * c.width + channel);
     else if (!request.anew)
-      value = load_pack<T, N>(slot + (i + request.accepted + request.kept_rows) * c.channels);
-    store_pack(slot + i * c.channels, value);
+      value = load_pack<T, N>(c.slot(request.slot, channel) + (i + request.accepted + new_rows) * c.channels);
+    store_pack(to + i * c.channels, value);
   }
+}
+
+// Makes the slot hold the last taps - 1 rows before the request's new drafts, and then the drafts. Writes the
+// checkpoint first, because it may read rows of the slot.
+template <class T, int N>
+__device__ inline void keep_state(const Conv<T>& c, const StateRequest& request, std::int64_t channel) {
+  if (request.checkpoint_rows > 0)
+    keep_rows<T, N>(c, request, request.checkpoint_rows, channel, c.slot(request.checkpoint_slot, channel));
+  if (request.slot == 0) return;
+  T* const slot = c.slot(request.slot, channel);
+  keep_rows<T, N>(c, request, request.kept_rows, channel, slot);
+  const std::int64_t end = request.first_row + request.kept_rows;
   for (int i = 0; i < request.num_rows - request.kept_rows; ++i)
-    store_pack(slot + (kept + i) * c.channels, load_pack<T, N>(c.x + (end + i) * c.width + channel));
+    store_pack(slot + (c.taps - 1 + i) * c.channels, load_pack<T, N>(c.x + (end + i) * c.width + channel));
 }
 
 // Updates the slots. gridDim.x counts requests, and gridDim.y counts blocks of channels.
@@ -165,8 +177,7 @@ __global__ void __launch_bounds__(kThreads) keep_last_rows(const Conv<T> c) {
   const std::int64_t channel = first_channel(N);
   const int number = static_cast<int>(blockIdx.x);
   if (number >= count_requests_on_device(c.metadata, c.num_rows) || channel >= c.channels) return;
-  const StateRequest request = state_request(c.metadata, number);
-  if (request.slot != 0) keep_rows<T, N>(c, request, channel);
+  keep_state<T, N>(c, state_request(c.metadata, number), channel);
 }
 
 // Computes the convolution and updates the slots in decode steps, in which a request has one row and its drafts.
@@ -191,7 +202,7 @@ __global__ void __launch_bounds__(kThreads) convolve_decodes(const Conv<T> c) {
       channels.template load_inputs<kRowsAtOnce>(c, request, row, count, channel, inputs);
       channels.template convolve<kRowsAtOnce>(c, row, count, channel, inputs);
     }
-    if (request.slot != 0) keep_rows<T, N>(c, request, channel);
+    keep_state<T, N>(c, request, channel);
     return;
   }
   typename Channels<T, N, kTaps>::template Inputs<1> inputs;
@@ -199,7 +210,7 @@ __global__ void __launch_bounds__(kThreads) convolve_decodes(const Conv<T> c) {
   channels.template convolve<1>(c, request.first_row, 1, channel, inputs);
   if (request.slot == 0) return;
   const int first = channels.first_tap(c) + 1;  // the oldest row is dropped
-  T* const slot = c.slot(request, channel);
+  T* const slot = c.slot(request.slot, channel);
 #pragma unroll
   for (int i = 1; i < Channels<T, N, kTaps>::kMost; ++i)
     if (i >= first) store_pack(slot + (i - first) * c.channels, inputs[i]);

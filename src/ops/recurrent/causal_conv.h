@@ -9,6 +9,8 @@
 // request's next forward continues after the K - 1 rows that end with the last accepted draft
 // (ForwardBatch::accepted_drafts). If a request starts at position 0, these rows are zeros, and its slot is not read.
 //
+// If a request has a checkpoint (StateCheckpoint), the rows before it are also stored in the checkpoint's slot.
+//
 // The operator's plan (StatePlan) writes lengths and slots before every forward. The kernel reads them when it runs.
 // Rows that belong to no request are not written. A row's bits depend only on the K rows that it reads, not on other
 // requests or on how a request is cut into forwards.

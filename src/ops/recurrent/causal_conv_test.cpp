@@ -41,16 +41,17 @@ void check(DType dtype, const std::vector<StateRequest>& requests, std::int64_t 
   std::int64_t row = 0;
   for (const StateRequest& request : requests) {
     const std::vector<double> all = sequence(dtype, request, channels);
-    // Writes the request's slot as it should be after the first `count` rows. The slot has the last taps - 1 of these
+    // Writes a slot as it should be after the request's first `count` rows. The slot has the last taps - 1 of these
     // rows, and then the next `drafts` rows as drafts.
-    const auto write_slot = [&](HostTensor& to, std::int64_t count, std::int64_t drafts) {
+    const auto write_slot = [&](HostTensor& to, std::int64_t slot, std::int64_t count, std::int64_t drafts) {
       for (std::int64_t i = 0; i < taps - 1 + drafts; ++i)
         for (std::int64_t c = 0; c < channels; ++c)
-          to.set((request.slot * slot_rows + i) * channels + c, input(all, count - taps + 1 + i, channels, c));
+          to.set((slot * slot_rows + i) * channels + c, input(all, count - taps + 1 + i, channels, c));
     };
     for (HostTensor* slots : {&state, &after})
-      if (request.before > 0) write_slot(*slots, request.before - request.accepted, request.accepted);
-    write_slot(after, request.before + request.rows - request.drafts, request.drafts);
+      if (request.before > 0) write_slot(*slots, request.slot, request.before - request.accepted, request.accepted);
+    write_slot(after, request.slot, request.before + request.rows - request.drafts, request.drafts);
+    if (request.checkpoint > 0) write_slot(after, request.checkpoint_slot, request.before + request.checkpoint, 0);
     for (std::int64_t i = 0; i < request.rows; ++i, ++row)
       for (std::int64_t c = 0; c < channels; ++c) {
         x.set(row * kWidth + c, input(all, request.before + i, channels, c));
@@ -94,6 +95,17 @@ TEST_P(CausalConv, StatesLeaveDraftsOut) {
          {.rows = 2, .slot = 5, .drafts = 1},
          {.rows = 1, .before = 5, .slot = 2}},
         48, 4, BatchKind::kExtend, 8);
+}
+
+TEST_P(CausalConv, StoresCheckpointsAmongItsRows) {
+  const std::vector<StateRequest> requests = {
+      {.rows = 40, .before = 9, .slot = 3, .checkpoint = 32, .checkpoint_slot = 4},
+      {.rows = 3, .before = 2, .slot = 1, .checkpoint = 1, .checkpoint_slot = 2},
+      {.rows = 2, .slot = 5, .checkpoint = 1, .checkpoint_slot = 6},
+      {.rows = 9, .before = 6, .slot = 7, .accepted = 3, .checkpoint = 1, .checkpoint_slot = 8},
+      {.rows = 9, .slot = 9}};
+  for (const std::int64_t taps : {4, 2, 8})
+    for (const std::int64_t channels : {80, 33}) check(GetParam(), requests, channels, taps, BatchKind::kExtend, 3);
 }
 
 TEST_P(CausalConv, ContinuesBehindAcceptedDrafts) {

@@ -15,8 +15,10 @@ struct StateRequest {
   int kept_rows;  // number of rows, from the first on, that change the state; later rows are drafts
   int accepted;   // number of drafts in the slot over which the state is advanced before the first row
   int slot;
-  int position;  // position of the first row in the sequence
-  bool anew;     // the state starts from zeros
+  int position;         // position of the first row in the sequence
+  bool anew;            // the state starts from zeros
+  int checkpoint_rows;  // after how many rows the state is also stored in checkpoint_slot; 0: never
+  int checkpoint_slot;
 };
 
 // Returns the number of requests whose rows all lie among the first `rows` rows of the forward. If a wrong plan has a
@@ -40,7 +42,9 @@ __device__ inline StateRequest state_request(const StateMetadata& metadata, int 
           .accepted = anew ? 0 : metadata.accepted[request],
           .slot = slot,
           .position = metadata.lengths.kv_lens[request] - rows,
-          .anew = anew};
+          .anew = anew,
+          .checkpoint_rows = metadata.checkpoint_rows[request],
+          .checkpoint_slot = metadata.checkpoint_slots[request]};
 }
 
 // Returns the request that the row belongs to. Precondition: row < query_starts[num_requests].

@@ -92,6 +92,14 @@ __device__ inline Work find_work(const DeltaNet<T>& p, int item) {
   return work;
 }
 
+// Returns the distance in elements from the request's state to its checkpoint. Reads the checkpoint's slot from the
+// plan, because it would otherwise take a register.
+template <class T>
+__device__ inline std::int64_t checkpoint_distance(const DeltaNet<T>& p, const Work& work) {
+  const int slot = p.metadata.checkpoint_slots[work.index];
+  return static_cast<std::int64_t>(slot - work.request.slot) * p.heads * p.key_dim * p.value_dim;
+}
+
 // Returns the number of the request's rows that the chunked form computes: all rows, or 0. The recurrent form computes
 // requests of few rows. It also computes requests with drafts, because it can store the state before the first draft.
 // It computes requests with accepted drafts too, because the chunked form cannot read these drafts from the slot.

@@ -45,8 +45,9 @@ class Chunks {
       : p_(p),
         work_(work),
         m_(memory),
+        of_request_(chunks_of(p, work.request)),
         skipped_(max(0, p.first_chunk - before)),
-        chunks_(min(count_parts(work.request.num_rows, kChunk), p.first_chunk + p.window_chunks - before) - skipped_),
+        chunks_(min(of_request_.count(), p.first_chunk + p.window_chunks - before) - skipped_),
         first_block_((before + skipped_ - p.first_chunk) * kBlocks) {}
 
   __device__ void run() {
@@ -71,12 +72,13 @@ class Chunks {
       multiply_changes(own, decay);
       decay = next_decay;
       spread_state();
-      store_rows((skipped_ + chunk) * kChunk);
+      store_rows(skipped_ + chunk);
+      if (skipped_ + chunk + 1 == of_request_.count_first()) store_state(work_.request.checkpoint_slot);
       __syncthreads();
       fetch_for_changes(chunk + kStages);
     }
     cuda::wait_for_copies<0>();
-    store_state();
+    store_state(work_.request.slot);
   }
 
  private:
@@ -87,7 +89,7 @@ class Chunks {
   __device__ bool is_column(int column) const { return work_.column + column < p_.value_dim; }
 
   __device__ int count_blocks(int chunk) const {
-    return count_parts(work_.request.num_rows - (skipped_ + chunk) * kChunk, kBlockRows);
+    return count_parts(of_request_.end(skipped_ + chunk) - of_request_.begin(skipped_ + chunk), kBlockRows);
   }
   // Copies one of the lane's fragments of a chunk. If `real` is false, it writes zeros instead.
   __device__ void copy(int chunk, int fragment, const Fragment (&from)[kWarp], bool real) {
@@ -140,23 +142,23 @@ class Chunks {
         for (int i = 0; i < 4; i += 2)
           f(state_[m][n][i], state_[m][n][i + 1], warp_ * 32 + m * 16 + row_ + i * 4, n * 8 + column_);
   }
-  __device__ float2* state_at(int key, int column) const {
-    const std::int64_t head = static_cast<std::int64_t>(work_.request.slot) * p_.heads + work_.head;
+  __device__ float2* state_at(int slot, int key, int column) const {
+    const std::int64_t head = static_cast<std::int64_t>(slot) * p_.heads + work_.head;
     return reinterpret_cast<float2*>(p_.state + (head * p_.key_dim + key) * p_.value_dim + work_.column + column);
   }
   __device__ void load_state() {
     const bool anew = work_.request.slot == 0 || (work_.request.anew && skipped_ == 0);
     for_state([&](float& first, float& second, int key, int column) {
       const bool kept = !anew && key < p_.key_dim && is_column(column);
-      const float2 pair = kept ? *state_at(key, column) : float2{0.0f, 0.0f};
+      const float2 pair = kept ? *state_at(work_.request.slot, key, column) : float2{0.0f, 0.0f};
       first = pair.x;
       second = pair.y;
     });
   }
-  __device__ void store_state() {
-    if (work_.request.slot == 0) return;
+  __device__ void store_state(int slot) {
+    if (slot == 0) return;
     for_state([&](float first, float second, int key, int column) {
-      if (key < p_.key_dim && is_column(column)) *state_at(key, column) = {first, second};
+      if (key < p_.key_dim && is_column(column)) *state_at(slot, key, column) = {first, second};
     });
   }
   __device__ void spread_state() {
@@ -239,14 +241,16 @@ class Chunks {
     }
   }
 
-  __device__ void store_rows(int done) {
+  __device__ void store_rows(int chunk) {
+    const int begin = of_request_.begin(chunk);
+    const int end = of_request_.end(chunk);
 #pragma unroll
     for (int n = 0; n < kSliceColumns / 8; ++n)
 #pragma unroll
       for (int i = 0; i < 4; i += 2) {
-        const int row = done + warp_ * kBlockRows + row_ + i * 4;
+        const int row = begin + warp_ * kBlockRows + row_ + i * 4;
         const int column = n * 8 + column_;
-        if (row >= work_.request.num_rows || !is_column(column)) continue;
+        if (row >= end || !is_column(column)) continue;
         T* const y = p_.y + static_cast<std::int64_t>(work_.request.first_row + row) * p_.heads * p_.value_dim;
         *reinterpret_cast<std::uint32_t*>(y + work_.head * p_.value_dim + work_.column + column) =
             cuda::pack_two<T>(out_[n][i], out_[n][i + 1]);
@@ -256,6 +260,7 @@ class Chunks {
   const DeltaNet<T>& p_;
   const Work& work_;
   ChunkMemory<T, kStages>& m_;
+  const RequestChunks of_request_;
   const int skipped_;      // the number of the request's chunks in earlier windows
   const int chunks_;       // the number of the request's chunks in this window
   const int first_block_;  // workspace index of the window's first block of 16 rows of the request

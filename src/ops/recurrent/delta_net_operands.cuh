@@ -47,13 +47,38 @@ struct BlockOperands {
 
 __host__ __device__ constexpr int count_parts(int rows, int of) { return (rows + of - 1) / of; }
 
+// The chunks of a request of the chunked form. If the request has a checkpoint, a chunk ends there, so that the state
+// after this chunk is the checkpoint.
+struct RequestChunks {
+  int num_rows = 0;    // 0: the request is not in the chunked form
+  int first_rows = 0;  // number of rows before the checkpoint; 0 without one
+
+  // Returns the number of chunks before the checkpoint.
+  __device__ int count_first() const { return count_parts(first_rows, kChunk); }
+  __device__ int count() const { return count_first() + count_parts(num_rows - first_rows, kChunk); }
+  // Returns the chunk's first row in the request.
+  __device__ int begin(int chunk) const {
+    return chunk < count_first() ? chunk * kChunk : first_rows + (chunk - count_first()) * kChunk;
+  }
+  // Returns the row after the chunk's last one.
+  __device__ int end(int chunk) const {
+    return min(begin(chunk) + kChunk, chunk < count_first() ? first_rows : num_rows);
+  }
+};
+
+template <class T>
+__device__ inline RequestChunks chunks_of(const DeltaNet<T>& p, const StateRequest& request) {
+  const int rows = chunked_rows(p, request);
+  return {.num_rows = rows, .first_rows = rows > 0 ? request.checkpoint_rows : 0};
+}
+
 // Returns the number of chunks of the requests before `request`. Only requests in the chunked form have chunks. All
 // lanes of a warp call this function.
 template <class T>
 __device__ inline int count_chunks_before(const DeltaNet<T>& p, int request) {
   int chunks = 0;
   for (int b = static_cast<int>(threadIdx.x) % kWarp; b < request; b += kWarp)
-    chunks += count_parts(chunked_rows(p, state_request(p.metadata, b)), kChunk);
+    chunks += chunks_of(p, state_request(p.metadata, b)).count();
   return __reduce_add_sync(0xffffffffu, chunks);
 }
 
@@ -72,8 +97,8 @@ __device__ inline bool find_chunk(const DeltaNet<T>& p, int requests, int in_win
   int number = p.first_chunk + in_window;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   for (int begin = 0; begin < requests; begin += kWarp) {
-    const int rows = begin + lane < requests ? chunked_rows(p, state_request(p.metadata, begin + lane)) : 0;
-    int end = count_parts(rows, kChunk);  // the number of chunks up to and including the lane's request
+    const int own = begin + lane < requests ? chunks_of(p, state_request(p.metadata, begin + lane)).count() : 0;
+    int end = own;  // the number of chunks up to and including the lane's request
 #pragma unroll
     for (int step = 1; step < kWarp; step *= 2) {
       const int before = __shfl_up_sync(0xffffffffu, end, step);
@@ -85,10 +110,11 @@ __device__ inline bool find_chunk(const DeltaNet<T>& p, int requests, int in_win
       continue;
     }
     const int owner = __ffs(static_cast<int>(beyond)) - 1;
-    const int chunk = number - __shfl_sync(0xffffffffu, end - count_parts(rows, kChunk), owner);
+    const int chunk = number - __shfl_sync(0xffffffffu, end - own, owner);
     const StateRequest request = state_request(p.metadata, begin + owner);
-    place.first_row = request.first_row + chunk * kChunk;
-    place.count = min(kChunk, request.num_rows - chunk * kChunk);
+    const RequestChunks chunks = chunks_of(p, request);
+    place.first_row = request.first_row + chunks.begin(chunk);
+    place.count = chunks.end(chunk) - chunks.begin(chunk);
     place.block = in_window * kBlocks;
     return true;
   }

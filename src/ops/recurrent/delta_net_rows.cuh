@@ -1,9 +1,9 @@
 // Computes the recurrent form of the gated delta net on CUDA. A block computes the rows of a request one after the
 // other, for some columns of one head. The kernel also advances states over accepted drafts, and stores new drafts.
 //
-// A block holds its part of the state in registers from the first row to the last, so it reads and writes the state
-// once. The operands of eight rows at a time are loaded and normalised before the first of them is computed. After that
-// each row needs only one barrier, at which the warps exchange the sums Sᵀk.
+// A block holds its part of the state in registers from the first row to the last, so it reads the state
+// once, and writes it once and for a checkpoint. The operands of eight rows at a time are loaded and normalised before
+// the first of them is computed. After that each row needs only one barrier, at which the warps exchange the sums Sᵀk.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_launch.cuh"
@@ -153,7 +153,9 @@ __global__ void __launch_bounds__(kRowThreads, kHeld <= 32 ? 7 : 3) run_rows(con
     // Row 0 is the request's first row in the forward. Accepted drafts have negative numbers and no results.
     int count = 0;
     for (int first = -work.request.accepted; first < work.request.num_rows; first += count) {
-      count = min(kRowsAtOnce, work.request.num_rows - first);
+      // The rows that are computed at once end at a checkpoint.
+      const bool is_before = work.request.checkpoint_rows > max(first, 0);
+      count = min(kRowsAtOnce, (is_before ? work.request.checkpoint_rows : work.request.num_rows) - first);
       __syncthreads();  // all threads have used the previous rows
       load_rows(p, work, first, count, m);
       __syncthreads();
@@ -199,6 +201,11 @@ __global__ void __launch_bounds__(kRowThreads, kHeld <= 32 ? 7 : 3) run_rows(con
         if (first + i >= 0 && column < p.value_dim)
           p.y[(row * p.heads + work.head) * p.value_dim + column] = from_float<T>(column_sum(m.out[i], lane));
       }
+      if (!is_before || first + count != work.request.checkpoint_rows) continue;
+      float* const to = slot + checkpoint_distance(p, work);
+#pragma unroll
+      for (int j = 0; j < kHeld; ++j)
+        if (j < keys) to[j * p.value_dim] = state[j];
     }
     // Calls find_work() again, because `work` would otherwise take registers during the loop above.
     keep_drafts(p, find_work(p, item));

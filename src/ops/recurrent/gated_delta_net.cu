@@ -7,8 +7,8 @@
 // delta_net_chunks.cuh processes the chunks of each request one after the other.
 //
 // Recorded launches depend only on the number of rows for which the operator is bound, padding included. Other launches
-// have as many blocks as the planned forward needs. Blocks find their requests in the plan's memory when they run, and
-// each block processes every gridDim.x-th work item.
+// depend on the planned forward too: run_rows() has a block for each item, and windows end with the last chunk. Blocks
+// find their requests in the plan's memory when they run, and each block processes every gridDim.x-th work item.
 #include "tessera/ops/recurrent/gated_delta_net.h"
 
 #include <algorithm>
@@ -65,7 +65,8 @@ class RowsKernel {
   }
 
   void launch(const DeltaNet<T>& p, cudaStream_t stream) const {
-    const std::int64_t items = std::clamp<std::int64_t>(plan_->num_requests() * p.heads * p.slices, 1, most_items_);
+    const std::int64_t items =
+        std::clamp<std::int64_t>(std::ssize(plan_->query_lens()) * p.heads * p.slices, 1, most_items_);
     const std::int64_t blocks = is_recording(stream) ? recorded_blocks_ : items;
     launch_early(run_rows<T, kHeld>, {.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3(kRowThreads)}, stream,
                  p);
@@ -111,12 +112,20 @@ ChunkedForm chunked_form(const BindArgs& args) {
                              takes(state.dim(2)) && takes(state.dim(3)),
                    .heads = state.dim(1)};
   if (!form.serves) return form;
-  // In the worst case, the last chunk of each request has a single row.
+  // In the worst case, each request has two chunks of a single row: the last one before a checkpoint and the last one.
   const std::int64_t requests = std::min(args.context.limits.max_requests, rows / kLeastChunkRows);
-  form.chunks = (rows + (kChunk - 1) * requests) / kChunk;
+  form.chunks = (rows + 2 * (kChunk - 1) * requests) / kChunk;
   const std::int64_t chunk_bytes = kBlocks * form.heads * static_cast<std::int64_t>(sizeof(BlockOperands));
   form.window = std::clamp<std::int64_t>(kWindowBytes / chunk_bytes, 1, form.chunks);
   return form;
+}
+
+// Returns an upper bound of the number of chunks of a forward whose requests have these numbers of rows.
+std::int64_t most_chunks(std::span<const std::int32_t> query_lens) {
+  std::int64_t chunks = 0;
+  for (const std::int32_t rows : query_lens)
+    if (rows >= kLeastChunkRows) chunks += ceil_div(rows, kChunk) + 1;  // a chunk may end at a checkpoint
+  return chunks;
 }
 
 // Binds all kernels: first the kernel for requests of few rows, then the kernels of the chunked form.
@@ -134,7 +143,8 @@ Result<std::unique_ptr<BoundOp>> bind_chunked(const BindArgs& args, DeltaNet<T> 
                                                    kPrepareBytes, form.window * form.heads, args.device));
   const LaunchShape chunk_shape = TRY(work_shape(reinterpret_cast<const void*>(run_chunks<T, kStages>), kChunkThreads,
                                                  kChunkBytes, items, args.device));
-  return make_cuda_op("gated_delta_net", [=, chunks = static_cast<int>(form.chunks)](cudaStream_t stream) {
+  return make_cuda_op("gated_delta_net", [=, &plan, bound = form.chunks](cudaStream_t stream) {
+    const std::int64_t chunks = is_recording(stream) ? bound : std::min(bound, most_chunks(plan.query_lens()));
     few_rows.launch(p, stream);
     for (DeltaNet<T> window = p; window.first_chunk < chunks; window.first_chunk += window.window_chunks) {
       launch_with(prepare_chunks<T>, prepare_shape, kPrepareBytes, can_launch_early(), stream, window);

@@ -18,7 +18,8 @@
 // state, so that the slot afterwards holds the state before the drafts. The keys, the values and the row of ba of each
 // draft are stored in the request's slot of `draft_rows`. The request's next forward uses them to advance S over the
 // drafts that were accepted (ForwardBatch::accepted_drafts), and then computes its own rows. Without the attribute
-// `drafts` there is no operand draft_rows. Everything is computed in float32.
+// `drafts` there is no operand draft_rows. Everything is computed in float32. If a request has a checkpoint
+// (StateCheckpoint), S after the checkpoint's rows is also stored in the checkpoint's slot.
 //
 // A slot of draft_rows holds the values of D drafts, [D, Hv·Dv], and after them 2·D + 1 places for keys and ba,
 // [2·D + 1, Hk·Dk + 2·Hv]. The keys and the ba of the draft at position p of the sequence lie in place p mod (2·D + 1).
@@ -34,11 +35,11 @@
 //   out_i = exp(G_i) · Sᵀq_i + Σ_{j<=i} exp(G_i - G_j) · (q_i·k_j) · u_j
 //   S ← exp(G_n) · S + Σ_j exp(G_n - G_j) · k_j ⊗ u_j
 //
-// Chunks begin at a request's first row of the forward. Both forms give the same results except for the order of sums.
-// The difference is a few 1e-6 for values around 1. Logits may depend on where a prompt is cut into forwards, but only
-// by a difference of this size. In a deterministic forward (ForwardContext) all rows use the recurrent form, so a row's
-// bits depend only on the request's rows up to this row. They do not depend on other requests or on how the request is
-// cut into forwards.
+// Chunks begin at a request's first row of the forward, and after a checkpoint. Both forms give the same results except
+// for the order of sums. The difference is a few 1e-6 for values around 1. Logits may depend on where a prompt is cut
+// into forwards, but only by a difference of this size. In a deterministic forward (ForwardContext) all rows use the
+// recurrent form, so a row's bits depend only on the request's rows up to this row. They do not depend on other
+// requests or on how the request is cut into forwards.
 //
 // The operator's plan (StatePlan) writes lengths and slots before every forward. The kernel reads them when it runs, so
 // a recorded graph works for any batch. Rows that belong to no request are not written.

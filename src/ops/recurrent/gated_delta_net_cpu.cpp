@@ -185,12 +185,17 @@ void run_head(const Problem<T>& p, std::int64_t request, std::int64_t head, cons
   }
   const bool chunked = !p.deterministic && chunks_delta(p.sizes) && num_rows >= kLeastChunkRows;
   const std::int64_t kept_rows = p.metadata.kept_rows(request);
+  const std::int64_t checkpoint_rows = p.metadata.checkpoint_rows[request];
   std::int64_t count = 0;
   for (std::int64_t done = 0; done < num_rows; done += count) {
     if (done == kept_rows && state != own.no_state)
       state = std::copy_n(state, state_floats, own.no_state) - state_floats;
+    if (done > 0 && done == checkpoint_rows)
+      std::copy_n(state, state_floats,
+                  p.state + (p.metadata.checkpoint_slots[request] * p.heads + head) * state_floats);
     const std::int64_t first = p.metadata.first_row(request) + done;
-    count = std::min(kDeltaChunk, (done < kept_rows ? kept_rows : num_rows) - done);
+    const std::int64_t stop = done < checkpoint_rows ? checkpoint_rows : done < kept_rows ? kept_rows : num_rows;
+    count = std::min(kDeltaChunk, stop - done);
     load(forward_rows(p, first), count);
     if (chunked)
       run_delta_chunk(own.rows, count, p.sizes, own.scratch, state);

@@ -129,6 +129,8 @@ void check(DType dtype, const DeltaSizes& s, const std::vector<StateRequest>& re
     for (std::int64_t i = 0; i < request.rows; ++i, ++row) {
       reference_row(s, qkv.data() + row * s.width(), ba.data() + row * 2 * s.heads, in.a_log.values(),
                     in.dt_bias.values(), with_drafts.data(), out.data() + row * s.heads * s.value_dim);
+      if (i + 1 == request.checkpoint)
+        std::copy(with_drafts.begin(), with_drafts.end(), state.begin() + request.checkpoint_slot * s.state());
       const std::int64_t draft = i - (request.rows - request.drafts);
       if (draft == -1) std::copy(with_drafts.begin(), with_drafts.end(), slot);
       if (draft < 0) continue;
@@ -206,6 +208,27 @@ TEST_P(GatedDeltaNet, AdvancesStatesOverAcceptedDrafts) {
       check(GetParam(), sizes, decodes, deterministic, BatchKind::kDecode, 2);
       check(GetParam(), sizes, checks, deterministic, BatchKind::kDecode, 2);
     }
+}
+
+// Covers checkpoints at the borders of chunks and within them, and checkpoints of requests that have no chunk.
+TEST_P(GatedDeltaNet, StoresCheckpointsAmongItsRows) {
+  const std::vector<StateRequest> requests = {
+      {.rows = 200, .before = 130, .slot = 11, .checkpoint = 64, .checkpoint_slot = 1},
+      {.rows = 200, .slot = 2, .checkpoint = 199, .checkpoint_slot = 3},
+      {.rows = 17, .before = 9, .slot = 4, .checkpoint = 1, .checkpoint_slot = 5},
+      {.rows = 9, .before = 1, .slot = 6, .checkpoint = 4, .checkpoint_slot = 7},
+      {.rows = 70, .before = 5, .slot = 8},
+      {.rows = 2, .slot = 9, .checkpoint = 1, .checkpoint_slot = 10}};
+  for (const bool deterministic : {false, true})
+    for (const DeltaSizes& sizes : {DeltaSizes{2, 6, 16, 16}, {2, 2, 24, 40}, {1, 2, 128, 128}})
+      check(GetParam(), sizes, requests, deterministic);
+  check(GetParam(), {1, 2, 128, 128},
+        {{.rows = 3, .before = 9, .slot = 1, .accepted = 2, .checkpoint = 2, .checkpoint_slot = 2},
+         {.rows = 90, .before = 5, .slot = 7, .accepted = 3, .checkpoint = 70, .checkpoint_slot = 3}},
+        false, BatchKind::kExtend, 3);
+  check(GetParam(), {8, 192, 8, 8},
+        {{.rows = 300, .slot = 2, .checkpoint = 128, .checkpoint_slot = 3},
+         {.rows = 900, .before = 70, .slot = 1, .checkpoint = 550, .checkpoint_slot = 4}});
 }
 
 // Covers chunks that follow each other, chunks that end at a multiple of 16 rows or one past it, and requests that have
@@ -368,32 +391,6 @@ TEST(GatedDeltaNetGraph, ReplaysWithOtherRequests) {
     for (const std::size_t i : {4, 5})
       EXPECT_EQ((*(*recorded)->operands())[i].bytes, alone.operands[i].bytes) << "operand " << i;
   }
-}
-
-TEST(GatedDeltaNetShapes, AreChecked) {
-  const DeltaSizes s{2, 6, 8, 4};
-  const ir::Type qkv{DType::kBFloat16, {ir::Symbol::kTokens, s.width()}};
-  const ir::Type ba{DType::kBFloat16, {ir::Symbol::kTokens, 12}};
-  const ir::Type head{DType::kFloat32, {6}};
-  const ir::Type state{DType::kFloat32, {ir::Symbol::kPages, 6, 8, 4}};
-  EXPECT_EQ(infer_error(kGatedDeltaNet, {qkv, ba, head, head, state}, s.attributes()), "");
-  const ir::Type drafts{DType::kBFloat16, {ir::Symbol::kPages, s.slot_width(3)}};
-  EXPECT_EQ(infer_error(kGatedDeltaNet, {qkv, ba, head, head, state, drafts}, s.attributes(3)), "");
-  const auto refused = [&](const std::vector<ir::Type>& operands, ir::Attributes attributes) {
-    return !infer_error(kGatedDeltaNet, operands, std::move(attributes)).empty();
-  };
-  EXPECT_TRUE(refused({qkv, ba, head, head, state}, {{"group", std::int64_t{0}}, {"key_heads", std::int64_t{4}}}));
-  EXPECT_TRUE(refused({qkv, ba, head, head, state}, {{"group", std::int64_t{0}}, {"key_heads", std::int64_t{0}}}));
-  EXPECT_TRUE(refused({ba, ba, head, head, state}, s.attributes()));
-  EXPECT_TRUE(refused({qkv, qkv, head, head, state}, s.attributes()));
-  EXPECT_TRUE(refused({qkv, ba, {DType::kBFloat16, {6}}, head, state}, s.attributes()));
-  EXPECT_TRUE(refused({qkv, ba, head, {DType::kFloat32, {5}}, state}, s.attributes()));
-  EXPECT_TRUE(refused({qkv, ba, head, head, {DType::kBFloat16, state.shape}}, s.attributes()));
-  EXPECT_TRUE(refused({qkv, ba, head, head, {DType::kFloat32, {ir::Symbol::kPages, 6, 8}}}, s.attributes()));
-  EXPECT_TRUE(refused({qkv, ba, head, head, state, drafts}, s.attributes()));
-  EXPECT_TRUE(refused({qkv, ba, head, head, state, drafts}, s.attributes(4)));
-  EXPECT_TRUE(refused({qkv, ba, head, head, state}, s.attributes(3)));
-  EXPECT_TRUE(refused({qkv, ba, head, head, state}, s.attributes(-1)));
 }
 
 }  // namespace

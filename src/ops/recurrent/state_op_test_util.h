@@ -23,6 +23,9 @@ struct StateRequest {
   std::int32_t slot = 1;
   std::int32_t drafts = 0;    // this many rows at the end do not change the state
   std::int32_t accepted = 0;  // this many rows of `before` lie in the slot as accepted drafts
+  // After this many rows the state is also stored in slot checkpoint_slot. 0: never.
+  std::int32_t checkpoint = 0;
+  std::int32_t checkpoint_slot = 0;
 };
 
 inline ForwardBatch state_batch(const std::vector<StateRequest>& requests) {
@@ -33,6 +36,11 @@ inline ForwardBatch state_batch(const std::vector<StateRequest>& requests) {
     batch.kv_lens.push_back(request.before + request.rows);
     batch.draft_lens.push_back(request.drafts);
     batch.accepted_drafts.push_back(request.accepted);
+    if (request.checkpoint > 0)
+      batch.checkpoints.push_back({.group = 0,
+                                   .request = static_cast<std::int32_t>(batch.query_lens.size()) - 1,
+                                   .rows = request.checkpoint,
+                                   .slot = PageId(request.checkpoint_slot)});
     slots.push_back({PageId(request.slot)});
   }
   batch.groups.emplace_back().own(std::move(slots));

@@ -24,6 +24,13 @@ void BatchPacker::pack(const ForwardBatch& batch, MessageWriter& to) {
   to.list(batch.accepted_drafts);
   to.list(batch.adapter_slots);
   to.list(batch.slot_copies);
+  to.word(std::ssize(batch.checkpoints));
+  for (const StateCheckpoint& checkpoint : batch.checkpoints) {
+    to.word(static_cast<std::int64_t>(checkpoint.group));
+    to.word(checkpoint.request);
+    to.word(checkpoint.rows);
+    to.word(checkpoint.slot.value());
+  }
   to.word(std::ssize(batch.embedding_writes));
   for (const EmbeddingWrite& write : batch.embedding_writes) {
     to.word(write.first_row);
@@ -66,6 +73,20 @@ void BatchPacker::pack_tables(std::span<const PageTable> tables, Group& group, M
   std::swap(group.last, group.next);
 }
 
+Status ReceivedBatch::unpack_checkpoints(MessageReader& from) {
+  batch_.checkpoints.clear();
+  const std::int64_t count = TRY(from.choice("checkpoints", INT32_MAX));
+  const auto number = [&] { return from.choice("checkpoints", INT32_MAX); };
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto group = static_cast<std::size_t>(TRY(number()));
+    const auto request = static_cast<std::int32_t>(TRY(number()));
+    const auto rows = static_cast<std::int32_t>(TRY(number()));
+    const PageId slot(static_cast<std::int32_t>(TRY(number())));
+    batch_.checkpoints.push_back({.group = group, .request = request, .rows = rows, .slot = slot});
+  }
+  return ok_status();
+}
+
 Status ReceivedBatch::unpack(MessageReader& from) {
   TRY(from.list("input_ids", batch_.input_ids));
   TRY(from.list("input_rows", batch_.input_rows));
@@ -78,6 +99,7 @@ Status ReceivedBatch::unpack(MessageReader& from) {
   TRY(from.list("accepted_drafts", batch_.accepted_drafts));
   TRY(from.list("adapter_slots", batch_.adapter_slots));
   TRY(from.list("slot_copies", batch_.slot_copies));
+  TRY(unpack_checkpoints(from));
   const std::int64_t writes = TRY(from.choice("embedding_writes", INT32_MAX));
   batch_.embedding_writes.clear();
   for (std::int64_t i = 0; i < writes; ++i) {

@@ -58,6 +58,7 @@ class ReceivedBatch {
     std::vector<Row> next;
     std::size_t rows = 0;  // number of entries of `last` in use
   };
+  Status unpack_checkpoints(MessageReader& from);
   Status unpack_tables(MessageReader& from, Group& group, std::vector<PageTable>& tables);
   static Status unpack_table(MessageReader& from, Group& group, Row& row);
 

@@ -100,6 +100,10 @@ class RandomForwards {
     batch_.slot_copies.clear();
     for (std::int64_t n = draw(3); n > 0; --n)
       batch_.slot_copies.push_back({.group = static_cast<std::size_t>(draw(2)), .from = PageId(3), .to = PageId(4)});
+    batch_.checkpoints.clear();
+    for (std::int64_t n = draw(3); n > 0; --n)
+      batch_.checkpoints.push_back(
+          {.group = 1, .request = 0, .rows = static_cast<std::int32_t>(draw(9)), .slot = PageId(7)});
     values_ = floats(draw(7));
     batch_.embedding_writes.clear();
     for (std::int64_t n = draw(3); n > 0; --n) batch_.embedding_writes.push_back({.first_row = n, .values = values_});
