@@ -9,7 +9,6 @@ namespace tessera {
 namespace {
 
 using ir::DType;
-using ir::Symbol;
 
 // Returns a graph that translates the sampled ids of the draft into ids of the model (target_ids.h).
 Result<ir::Graph> name_as_target(const DraftGraphs& draft, const ir::OpTable& ops) {
