@@ -175,18 +175,17 @@ void CacheManager::add_checkpoint(const SequenceCache& own) {
 void CacheManager::take_checkpoints(std::int64_t request, std::int64_t rows, std::vector<StateCheckpoint>& to) {
   for (std::size_t g = 0; g < pools_.size(); ++g) {
     if (!pools_[g].options().is_state() || available(g) == 0) continue;
-    const PageId slot = take(g);
-    taken_.push_back({.group = g, .slot = slot});
-    to.push_back({.group = g,
-                  .request = static_cast<std::int32_t>(request),
-                  .rows = static_cast<std::int32_t>(rows),
-                  .slot = slot});
+    taken_.push_back({.group = g,
+                      .request = static_cast<std::int32_t>(request),
+                      .rows = static_cast<std::int32_t>(rows),
+                      .slot = take(g)});
+    to.push_back(taken_.back());
   }
 }
 
 void CacheManager::enter_checkpoint(const SequenceCache& own, std::int64_t tokens, const StateCheckpoint& checkpoint) {
   const std::size_t g = checkpoint.group;
-  std::erase(taken_, TakenSlot{.group = g, .slot = checkpoint.slot});
+  std::erase(taken_, checkpoint);
   PrefixCache::Node& node = *own.path[static_cast<std::size_t>(tokens / page_size_ - 1)];
   if (PrefixCache::page_of(node, g) == kNoPage)
     prefixes_.add_checkpoint(node, g, checkpoint.slot);
@@ -236,7 +235,7 @@ void CacheManager::take_copies(std::vector<SlotCopy>& copies) {
 }
 
 void CacheManager::forget_checkpoints() {
-  for (const TakenSlot& taken : taken_) pools_[taken.group].give_back(taken.slot);
+  for (const StateCheckpoint& taken : taken_) pools_[taken.group].give_back(taken.slot);
   taken_.clear();
   for (std::size_t g = 0; g < pools_.size(); ++g)
     if (pools_[g].options().is_state()) prefixes_.evict(g, prefixes_.num_evictable(g));

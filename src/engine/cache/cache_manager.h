@@ -22,9 +22,9 @@
 //
 // A checkpoint is a slot with an earlier state of a sequence, from which other sequences can continue. A state group's
 // slot is copied when a sequence continues from a checkpoint, or leaves one behind where a forward ends. The copies run
-// before everything else in the next forward, in the order in which they were requested. A forward can also store a
-// state among its rows as a checkpoint (take_checkpoints). A slot that a copy will read can therefore be
-// given to another sequence before the copy has run. That sequence writes the slot only after the copy.
+// before everything else in the next forward, in the order in which they were requested. A slot that a copy will read
+// can therefore be given to another sequence before the copy has run. That sequence writes the slot only after the
+// copy. A forward can also store a state among its rows as a checkpoint (take_checkpoints).
 //
 // Pure bookkeeping; used by one thread.
 #pragma once
@@ -173,12 +173,7 @@ class CacheManager {
   bool has_states_ = false;
   bool has_windows_ = false;
   std::vector<SlotCopy> copies_;
-  struct TakenSlot {
-    std::size_t group;
-    PageId slot;
-    friend bool operator==(const TakenSlot&, const TakenSlot&) = default;
-  };
-  std::vector<TakenSlot> taken_;  // by take_checkpoints(), and not entered yet
+  std::vector<StateCheckpoint> taken_;  // by take_checkpoints(), and not entered yet
 };
 
 }  // namespace tessera

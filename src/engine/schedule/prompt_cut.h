@@ -3,7 +3,7 @@
 // A prefix can only be reused where a checkpoint of the states exists. A forward leaves a checkpoint where it ends at a
 // page's end (CacheManager::add_checkpoint), and after one of its rows (StateCheckpoint). Wanted are checkpoints at the
 // last full page of a forward and, before it, where texts part: at branch points and where messages begin. So a prompt
-// that fits in a forward and has one such place needs one forward, and with two places it needs two.
+// that fits in a forward and has one such place needs one forward, and with two or three places it needs two.
 #pragma once
 
 #include <cstdint>

@@ -47,9 +47,9 @@ std::int64_t Scheduler::schedule(bool decodes, std::int64_t most_chosen, std::in
   for (std::size_t i = 0; i < running_.size() && std::ssize(chosen_) < most_chosen; ++i) {
     Sequence& sequence = *running_[i];
     if (sequence.decodes() != decodes || sequence.is_done() || waits_for_token(sequence)) continue;
-    const std::int64_t most = decodes ? 1 : share.most(sequence.uncomputed());
-    if (std::min(budget, most) <= 0) continue;
-    const PromptCut cut = cut_of(sequence, std::min(budget, most));
+    const std::int64_t most = std::min(budget, decodes ? 1 : share.most(sequence.uncomputed()));
+    if (most <= 0) continue;
+    const PromptCut cut = cut_of(sequence, most);
     const std::int64_t wanted = cut.end - sequence.computed;
     std::int64_t count = cache_.fitting(sequence.cache, sequence.computed, wanted);
     // Preempts the sequences after this one until a page is free. Otherwise the step would have no entries and free no

@@ -1,9 +1,10 @@
 // Computes the recurrent form of the gated delta net on CUDA. A block computes the rows of a request one after the
 // other, for some columns of one head. The kernel also advances states over accepted drafts, and stores new drafts.
 //
-// A block holds its part of the state in registers from the first row to the last, so it reads the state
-// once, and writes it once and for a checkpoint. The operands of eight rows at a time are loaded and normalised before
-// the first of them is computed. After that each row needs only one barrier, at which the warps exchange the sums Sᵀk.
+// A block holds its part of the state in registers from the first row to the last, so it reads the state once.
+// It writes the state once, and once more for a checkpoint. The operands of eight rows at a time are loaded and
+// normalised before the first of them is computed. After that each row needs only one barrier, at which the warps
+// exchange the sums Sᵀk.
 #pragma once
 
 #include "tessera/ops/cuda/cuda_launch.cuh"

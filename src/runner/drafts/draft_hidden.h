@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 
 #include "tessera/base/status.h"
 #include "tessera/device/device.h"
